@@ -3,10 +3,11 @@
 import json
 import re
 
+import numpy as np
 import pytest
 
 from hushrec.errors import InputError
-from hushrec.evaluation.measured import nearest
+from hushrec.evaluation.measured import TABLE, nearest
 
 SIZES = ["--users", "1000", "--items", "2000", "--epsilon", "1", "--delta", "1e-6"]
 RANGE = ["--rating-range", "1", "5"]
@@ -46,6 +47,13 @@ def test_the_tables_are_those_that_are_most_like_the_plan() -> None:
     shop = [row.table for row in nearest(3000, 9000, 1.0, 20)]
     assert shop[0] == "RetailRocket (shop)" and "MovieLens-1M" not in shop
     assert len(set(shop)) == 3
+    rng, rows = np.random.default_rng(0), json.loads(TABLE.read_text(encoding="utf-8"))
+    names = ["n_users", "n_items", "epsilon", "ratings_per_user"]
+    known = np.log([[row[name] for name in names] for row in rows])
+    for declared in np.exp(rng.uniform(known.min(axis=0), known.max(axis=0), (50, 4))):
+        order = np.argsort(np.linalg.norm(known - np.log(declared), axis=1), kind="stable")
+        tables = list(dict.fromkeys(rows[place]["table"] for place in order))
+        assert [row.table for row in nearest(*declared)] == tables[:3]
     for wrong in ((0, 10, 1.0), (10, 10, float("nan")), (10, 10, 1.0, -1)):
         with pytest.raises(InputError):
             nearest(*wrong)

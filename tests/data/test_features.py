@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushrec.data import Domain, Ratings
-from hushrec.data.features import named_item_table
+from hushrec.data.features import named_item_table, read_item_features
 from hushrec.errors import InputError
 from hushrec.serving import Attributes
 
@@ -100,6 +100,34 @@ def test_what_is_no_table_of_features_is_refused_in_one_sentence(source, words) 
     with pytest.raises(InputError, match=words) as error:
         features_of(source)
     assert "\n" not in str(error.value)
+
+
+def test_more_than_six_groups_of_features_are_six_and_none_is_lost() -> None:
+    columns = {f"kind {at}": [f"{at}-{(place >> at % 2) % 2}" for place in range(4)] for at in range(8)}
+    table = read_item_features({"item": CATALOGUE, **columns}, pa.array(CATALOGUE, pa.large_string()))
+    assert table.names == (*((name,) for name in list(columns)[:5]), tuple(list(columns)[5:]))
+    assert table.widths == (2, 2, 2, 2, 2, 6) and table.features.shape == (4, 16)
+
+
+def test_tables_that_differ_in_anything_that_a_training_uses_have_other_digests() -> None:
+    columns = {
+        "title": ["red hat", "hat", "red", "blue"],
+        "kind": ["a|x", "a|b", "b", "x"],
+        "size": [1, 2, 3, 5],
+    }
+    table = read_item_features({"item": CATALOGUE, **columns}, pa.array(CATALOGUE, pa.large_string()))
+    assert len(table.widths) == 2 and table.words is not None
+    words = dataclasses.replace(table.words, similarity=table.words.similarity / 2)
+    others = [
+        {"features": table.features + 1},
+        {"names": table.names[::-1]},
+        {"widths": table.widths[::-1]},
+        {"words": words},
+        {"words": dataclasses.replace(table.words, items=(table.words.items + 1) % 4)},
+        {"words": None},
+    ]
+    digests = {dataclasses.replace(table, **other).digest for other in [{}, *others]}
+    assert len(digests) == 1 + len(others)
 
 
 def test_features_travel_with_the_domain_but_are_no_part_of_its_identity() -> None:

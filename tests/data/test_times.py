@@ -4,6 +4,7 @@ import datetime
 import decimal
 import math
 import random
+from time import tzset
 
 import numpy as np
 import pandas as pd
@@ -70,6 +71,17 @@ def test_columns(form):
     assert found.dtype == np.int64
     assert found.tolist() == [NO_TIME if moment is None else moment for moment in MOMENTS]
     assert encode_times(COLUMNS[form][:0]).tolist() == []
+
+
+def test_a_time_without_a_zone_is_utc_wherever_it_is_read(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    tzset()
+    try:
+        found = [parse_time(text) for text in ("2024-06-30", "2024-06-30T12:00", "2024-06-30T12:00+02:00")]
+    finally:
+        monkeypatch.undo()
+        tzset()
+    assert found == [19_904 * 86_400, 19_904 * 86_400 + 43_200, 19_904 * 86_400 + 36_000]
 
 
 def test_a_missing_time_rounds_nobody_elses():

@@ -46,13 +46,14 @@ from hushrec.dossier import (
     unsigned,
 )
 from hushrec.dossier.bounds import learned
+from hushrec.dossier.certifying import booked
 from hushrec.dossier.ledger_page import overview
 from hushrec.dossier.page import paged, plain
 from hushrec.dossier.wording import said, worded
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
-from hushrec.privacy import Attendance, RepeatAndSelect, epsilon_of, mu_of
+from hushrec.privacy import Attendance, Laplace, RepeatAndSelect, epsilon_of, mu_of
 from hushrec.registry import ESTIMATORS
 from hushrec.training.run import statement
 from tests.command_line import invoke
@@ -1024,6 +1025,18 @@ def test_no_test_finds_more_than_that_of_the_worst_mechanism(epsilon, delta):
             part = 1.0 if away == 0 else min(1.0, left / away)
             found, left = found + part * here, left - part * away
         assert most == pytest.approx(found, rel=1e-12)
+
+
+def test_a_budget_of_pure_releases_bounds_tests_by_its_epsilon(tmp_path):
+    """Randomized response may still spend all of it: its mu is larger than the budget's."""
+    ledger, budget = Ledger(tmp_path / "l.sqlite"), Budget(2.0, 1e-6)
+    ledger.open_dataset("shop", budget)
+    ledger.charge("shop", "run", Release("pure", Laplace(1.0), 1.0, "user", "add-remove"))
+    *_, row = bounds.together(booked(ledger, "shop", ["run"]), 1e-6)
+    assert row["of"] == "budget" and row["mu"] is None
+    told = math.exp(2) / (1 + math.exp(2))  # of the one answer, and of the other where nobody is there
+    for alarms, most in row["found"]:
+        assert most >= alarms / (1 - told) * told
 
 
 @pytest.mark.true("D5")

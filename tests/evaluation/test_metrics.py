@@ -11,6 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
+from hushrec.evaluation.intervals import Metric, estimates
 from hushrec.evaluation.user_metrics import METRICS
 from hushrec.models import ALS, Model
 from hushrec.privacy import Accountant, Budget
@@ -155,6 +156,26 @@ def test_agrees_with_the_definitions(seed, k, relevant_from, exclude_seen):
         "In the history, too: {:,} of them" if exclude_seen else "{:,} of them repeat an item of the history"
     )
     assert (said.format(len(known)) in result.text()) == bool(known)
+
+
+def test_items_with_exactly_half_of_the_history_are_the_head() -> None:
+    """The most rated item has 2 of 4 ratings, so the next one is in the tail."""
+    model, history = trained(), table({("a", "i0"): 3, ("b", "i0"): 3, ("a", "i1"): 3, ("b", "i2"): 3})
+    found = evaluate(
+        model, history, table({("c", "i1"): 5}), k=N_ITEMS, metrics=["head-recall", "tail-recall"]
+    )
+    head, tail = (metric.value for metric in found.metrics.values())
+    assert math.isnan(head) and tail == 1
+
+
+def test_an_interval_is_that_of_the_normal_law() -> None:
+    values = np.random.default_rng(0).normal(3, 1, 900)
+    metric = Metric("mean", lambda weights: float(np.average(values, weights=weights)), high=9.0)
+    found = estimates([metric], lambda weights: weights, len(values), 4000, 0)["mean"]
+    half = 1.96 * values.std() / 30
+    assert (found.low, found.high) == pytest.approx(
+        (values.mean() - half, values.mean() + half), abs=half / 20
+    )
 
 
 def test_nothing_to_measure_is_nan_and_null():

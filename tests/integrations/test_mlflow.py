@@ -31,6 +31,7 @@ def test_a_logged_model_is_loaded_and_predicts(tmp_path) -> None:
     kept = Path(mlflow.artifacts.download_artifacts(logged.model_uri)) / "dossier.html"
     assert kept.read_text() == "what was promised"
     described = mlflow.models.get_model_info(logged.model_uri)
+    assert described.metadata["privacy"] == json.loads(json.dumps(MODEL.privacy.to_dict()))
     assert described.metadata["privacy"]["epsilon"] == 5 and "hushrec" in described.flavors
     served = mlflow.pyfunc.load_model(logged.model_uri)
     for n in (10, 3):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.kernels.sparse_rows import at_columns, clipped_rows
+from hushrec.kernels.sparse_rows import at_columns, clipped_rows, from_threshold
 from tests.kernels.test_symmetric import sparse
 
 
@@ -18,6 +18,14 @@ def test_rows_are_clipped_and_never_longer() -> None:
     short = before <= 0.69
     assert (clipped.toarray()[short] == matrix.toarray()[short]).all()
     assert clipped_rows(matrix.indptr, matrix.data, np.inf).tobytes() == matrix.data.tobytes()
+
+
+def test_a_rating_at_a_threshold_that_float32_rounds_is_a_like() -> None:
+    values = np.array([4.1, np.nextafter(np.float32(4.1), np.float32(0)), np.nan, 1.0, 5.0], np.float32)
+    assert float(values[0]) < 4.1
+    starts, columns, kept = from_threshold((np.array([0, 2, 2, 5]), np.arange(5), values), 4.1)
+    assert starts.tolist() == [0, 1, 1, 3] and columns.tolist() == [0, 2, 4]
+    assert np.isnan(kept[1]) and kept[[0, 2]].tolist() == [values[0], 5.0]  # a purchase has no rating
 
 
 @pytest.mark.parametrize("density", [0.0, 0.1, 0.6])

@@ -32,6 +32,15 @@ def test_more_users_than_float64_has_room_for_train_the_same_model(estimator, mo
     assert trained() == in_one_sum
 
 
+@pytest.mark.parametrize("exponent", [-30, -1, 0, 1, 30, 100])
+def test_no_number_up_to_a_bound_has_more_steps_than_there_is_room_for(exponent: int) -> None:
+    """Also next to a power of two, where a logarithm is rounded to a whole number."""
+    power = 2.0**exponent
+    for bound in (power, np.nextafter(power, 0), np.nextafter(power, np.inf), 1.5 * power):
+        step = fixed_point.spacing(float(bound))
+        assert math.frexp(step)[0] == 0.5 and 2**26 < Fraction(float(bound)) / Fraction(step) <= 2**28
+
+
 #: Numbers of steps below and above what float64 holds, up to 2^62.
 SIZES = [0, 1, -7, 2**51 - 1, 2**51, -(2**51) - 1, 2**53 + 1, -(2**53) - 3, 2**60 + 12345, -(2**62) + 1]
 

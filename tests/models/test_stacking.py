@@ -13,7 +13,7 @@ from hushrec import Accountant, Budget, Domain, PrivateEigenRec, Ratings, Season
 from hushrec.data import realistic
 from hushrec.data.words import Neighbours
 from hushrec.models.private_eigenrec import stacking
-from hushrec.models.private_eigenrec.parts import Parts
+from hushrec.models.private_eigenrec.parts import Parts, likely_popularity
 from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.stacking import (
     WEIGHTS,
@@ -341,6 +341,9 @@ def test_lists_are_the_sum_of_parts_by_the_released_weights(pairs: bool) -> None
     inverse = np.linalg.inv((CLIP * sds[WEIGHTS]) ** 2 * np.eye(len(start)) + fisher)
     precision = np.eye(len(start)) + fisher @ inverse @ fisher
     mean = start + np.linalg.solve(precision, fisher @ inverse @ gradient)
+    if pairs:  # the item weights are released once
+        noisy = opened(LikingUsers(ratings, estimator.like_threshold).item_weights()) + noise["item weights"]
+        np.testing.assert_allclose(parts.popularity, likely_popularity(noisy, sds["item weights"], 200.0))
     weights = np.array([each.weight for each in model.parts])
     assert not np.allclose(weights, start, atol=0.05)
     slope = precision @ (weights - mean)  # of the loss: 0 at positive weights, and not negative at 0

@@ -19,6 +19,7 @@ import scipy.sparse as sp
 
 from hushrec import PublicRatings
 from hushrec.data import Ratings, Store, realistic
+from hushrec.disk import hold
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.models import Both, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import (
@@ -390,6 +391,19 @@ def test_what_an_attendance_refuses(tmp_path):
     with pytest.raises(BudgetError, match="was run already"), stale.admit(NAMES):
         pass
     assert shop.people.path.read_bytes() == before
+
+
+def test_two_trainings_at_once_do_not_both_read_a_count(tmp_path):
+    shop = Shop(tmp_path)
+    shop.train(USERS)
+    before, week = shop.people.path.read_bytes(), shop.week()
+    lock = hold(shop.people.path.with_name("people.lock"))
+    assert lock is not None
+    with lock, pytest.raises(InputError, match="Another training uses the attendance"), week.admit(NAMES):
+        pass
+    assert shop.people.path.read_bytes() == before
+    assert shop.ledger.season("default", SEASON.name).begun == 1
+    shop.train(USERS)
 
 
 def test_without_an_attendance_all_users_have_the_weeks_number(tmp_path, monkeypatch):

@@ -17,7 +17,19 @@ import pytest
 from hushrec.errors import BudgetError, HushrecError, LedgerError
 from hushrec.evaluation import compare
 from hushrec.models import ItemBias, PrivateALS
-from hushrec.privacy import Accountant, Bounded, Budget, Ledger, Plan, Release, Season, counted, epsilon_of
+from hushrec.privacy import (
+    Accountant,
+    Bounded,
+    Budget,
+    Laplace,
+    Ledger,
+    Plan,
+    Release,
+    RepeatAndSelect,
+    Season,
+    counted,
+    epsilon_of,
+)
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training.gate import LocalGate
 
@@ -219,6 +231,36 @@ def test_no_promise_depends_on_a_reservation(ledger, edit):
             MODEL.fit(ROWS, Accountant(BUDGET.part(0.9), ledger=ledger))
         release(accountant, plan, LABELS)
     assert spent(ledger) <= 1 + 1e-9
+
+
+def test_a_reservation_pays_for_pure_releases(tmp_path):
+    """Each takes its epsilon from the reservation: the two fit the budget, and a third never does."""
+    ledger, pure = (
+        Ledger(tmp_path / "ledger.sqlite"),
+        Release("pure", Laplace(1.0), 1.0, "user", "add-remove"),
+    )
+    ledger.open_dataset("default", BUDGET)  # epsilon 2, in which mu of two is far beyond the budget's
+    reservation = ledger.reserve("default", [pure, pure])
+    for step in (0, 1):
+        with pytest.raises(BudgetError, match="past its budget"):
+            ledger.charge("default", "another", pure)
+        ledger.charge("default", "run", pure, step=step, reservation=reservation)
+    reservation.close()
+    assert ledger.summary("default").epsilon == pytest.approx(2.0)
+    with pytest.raises(BudgetError, match="past its budget"):
+        ledger.charge("default", "another", pure)
+
+
+def test_a_reservation_keeps_the_failures_of_choices_to_come(tmp_path):
+    ledger, choice = Ledger(tmp_path / "ledger.sqlite"), RepeatAndSelect(0.1, 4e-7, 2.0)
+    ledger.open_dataset("default", Budget(50.0, 1e-6, failure=8e-7))
+    release = Release("choice", choice, 1.0, "user", "add-remove")
+    reservation = ledger.reserve("default", [release, release])
+    for step in (0, 1):
+        with pytest.raises(BudgetError, match="probabilities of failure"):
+            ledger.charge("default", "another", release)
+        ledger.charge("default", "run", release, step=step, reservation=reservation)
+    reservation.close()
 
 
 def test_a_comparison_reserves_all_its_runs(ledger):

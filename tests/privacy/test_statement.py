@@ -19,6 +19,7 @@ from hushrec.privacy import (
     Ledger,
     PrivacyStatement,
     RepeatAndSelect,
+    Season,
     counted,
     epsilon_of,
     statement as module,
@@ -221,6 +222,19 @@ def test_runs_compose_under_a_ledger(tmp_path):
             assert statement.ledger.epsilon == pytest.approx(epsilon_of(mu, delta))
         text = " ".join(statement.text().split())
         assert f'3 runs on data set "{dataset}"' in text and (at in text) == (delta == 1e-6)
+
+
+@pytest.mark.parametrize("opened", [True, False])
+def test_the_meaning_counts_the_weeks_that_a_season_still_promises(tmp_path, opened):
+    """Oracle: the mu of a run and of a whole season, added up in squares."""
+    ledger, season, belief = Ledger(tmp_path / "ledger.sqlite"), Budget(3.0, 1e-6), 74
+    if opened:
+        ledger.open_season("default", Season(season))
+        both = epsilon_of(math.hypot(Budget(1.0, 1e-6).mu, season.mu), 1e-6)
+        belief = math.ceil(100 / (1 + math.exp(-both)))
+    text = " ".join(make(ledger=ledger, allow_composition=True).text().split())
+    assert f"can become {belief}%" in text
+    assert ("(all models of the data set together)" in text) == opened
 
 
 def test_a_damaged_statement_is_an_input_error():

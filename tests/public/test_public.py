@@ -84,6 +84,25 @@ def test_both_models_count_as_they_are_weighed(both, history) -> None:
     assert best == [each.item for each in both.recommend(history, 15, exclude_seen=False)]
 
 
+def test_lists_of_what_comes_next_are_means_over_spans_of_both_models(both) -> None:
+    """Scores are linear in a state, so those of its mean are the mean of the scores of all spans."""
+    rated = replace(both, lists=None, estimator=both.estimator.ratings)
+    rated = replace(rated, arrays={key: rated.arrays[key] for key in rated.arrays if key != "supported"})
+    history = [(item, 1.0 + place % 5) for place, item in enumerate(both.domain.items[:40:3])]
+    spans = [history[-span:] for span in (1, 2, 4, 8, 16, 32)] + [history]
+    options = {"n": both.domain.n_items, "exclude_seen": False}
+    each = [{found.item: found.score for found in rated.recommend(part, **options)} for part in spans]
+    for found in rated.recommend(history, next=True, **options):
+        assert found.score == pytest.approx(np.mean([scores[found.item] for scores in each]))
+
+
+def test_users_of_all_blocks_have_the_public_model(both, monkeypatch) -> None:
+    rated, rows = replace(both, lists=None, estimator=both.estimator.ratings), FILMS.rows(slice(0, 30))
+    whole = rated.recommend_batch(rows, 5)
+    monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", 7 * rated.domain.n_items)
+    assert rated.recommend_batch(rows, 5) == whole
+
+
 def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
     for int8 in (False, True):
         both.save(tmp_path / "m.hush", int8=int8)
@@ -453,6 +472,17 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
     assert not accountant.releases
     with pytest.raises(InputError, match="cannot use public ratings"):
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
+
+
+def test_a_statement_counts_the_donors_without_a_rating_among_other_public_users() -> None:
+    others = lifelike("films", n_users=3, n_items=120, seed=9).to_arrow()
+    others = {
+        "user": [f"public {user}" for user in others["user"].to_pylist()],
+        **{name: others[name] for name in ("item", "rating")},
+    }
+    declared = PublicRatings(donors=[*DONORS[:5], "nobody", "none"], same=others)
+    (note,) = declared.read(hushrec.PrivateALS(), FILMS).notes
+    assert note.startswith("Ratings of 8 users are public and have no privacy here; declared: 7 donors, 2 of")
 
 
 @pytest.mark.parametrize("kind", ["same", "external"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import hashlib
 import http.client
+import itertools
 import json
 import logging
 import os
@@ -380,6 +382,24 @@ def test_tokens(files) -> None:
         named = {"Authorization": f"Bearer {token}"}
         assert closed.client.post("/v1/recommend", json={"ratings": {}}, headers=named).status_code == 200
         assert closed.client.get("/models/als.hush").status_code == 200  # it is public
+        begins = hashlib.sha256(token.encode()).digest()[:2]  # the hash of another token begins alike
+        alike = (f"{number:032}" for number in itertools.count())
+        other = next(each for each in alike if hashlib.sha256(each.encode()).digest()[:2] == begins)
+        refused = closed.client.get("/metrics", headers={"Authorization": f"Bearer {other}"})
+        assert refused.status_code == 401
+
+
+def test_a_table_of_the_same_length_replaces_another(files, tmp_path) -> None:
+    table = tmp_path / "titles.csv"
+    table.write_text(f"id,title\n{ITEMS[1]},Alien\n")
+    with serving({"als": files["als"]}, tables={"als": (None, table)}) as server:
+        for title in ("Alien", "Brazi"):
+            draft = tmp_path / "draft"
+            draft.write_text(f"id,title\n{ITEMS[1]},{title}\n")
+            draft.replace(table)
+            server.models.look()
+            told = entries(server.post("/v1/predict", ratings={}, items=ITEMS[1:2]))
+            assert [each["title"] for each in told] == [title]
 
 
 def test_no_body_is_read_before_its_token(files) -> None:

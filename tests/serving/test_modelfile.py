@@ -242,6 +242,31 @@ def test_rows_of_items_outside_the_catalogue_are_refused(places) -> None:
             Model.from_bytes(replace(made, arrays=arrays).to_bytes())
 
 
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        {"supported": np.full(30, 2, np.uint8)},
+        {"new": np.full(30, 2, np.uint8)},
+        {"directions": np.int64(-1)},
+        *(
+            {
+                "neighbours": np.full((30, 1), place, np.int32),
+                "similarity": np.ones((30, 1), np.float32),
+                "word_weight": np.float64(1),
+            }
+            for place in (-1, 30)
+        ),
+    ],
+    ids=["supported", "new", "directions", "before the first item", "after the last item"],
+)
+def test_an_integer_next_to_its_range_is_refused(arrays: dict) -> None:
+    made = model()
+    with pytest.raises(ModelFileError, match="no training releases|fit the catalogue"):
+        Model.from_bytes(replace(made, arrays={**made.arrays, **arrays}).to_bytes())
+    fitting = {name: np.minimum(np.maximum(array, 0), 1) for name, array in arrays.items()}
+    Model.from_bytes(replace(made, arrays={**made.arrays, **fitting}).to_bytes())
+
+
 def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
     path = tmp_path / "model.hush"
     model().save(path)

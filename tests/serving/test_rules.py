@@ -100,7 +100,8 @@ def test_lists_keep_to_the_rules(kind: str) -> None:
     first = np.array([place % 4 > 0 for place in range(len(ITEMS))], np.uint8)
     for arrays in ({}, {"supported": first}):
         model = with_arrays(served(kind, "likes"), **arrays)
-        for limit, factor, history in itertools.product((1, 2, 13), (0.5, 1.0, 7.0), HISTORIES.values()):
+        ways = (1, 2, 13), (0.5, 1.0, 7.0), HISTORIES.values(), (None, "odd", "not odd")
+        for limit, factor, history, where in itertools.product(*ways):
             raw = {item: score(model, history, item) for item in ITEMS}
             least = min(raw.values())
             value = {
@@ -112,11 +113,12 @@ def test_lists_keep_to_the_rules(kind: str) -> None:
             listed, held = [], {}
             for item in sorted(ITEMS, key=lambda item: (not leads[item], -value[item])):
                 held[colours[item]] = held.get(colours[item], 0)
-                if item not in history and (not colours[item] or held[colours[item]] < limit):
+                allowed = where is None or table["odd"][ITEMS.index(item)] == (where == "odd")
+                if allowed and item not in history and (not colours[item] or held[colours[item]] < limit):
                     listed.append(item)
                     held[colours[item]] += 1
             rules = {"attributes": table, "at_most": {"colour": limit}, "boost": {"odd": factor}}
-            found = model.recommend(history, 6, **rules)
+            found = model.recommend(history, 6, where=where, **rules)
             assert [each.item for each in found] == listed[:6]
             assert [-each.score for each in found] == sorted(-each.score for each in found)
             if not arrays:
@@ -126,6 +128,14 @@ def test_lists_keep_to_the_rules(kind: str) -> None:
     table["title"] = [item.upper() for item in ITEMS]
     batch = model.recommend_batch(ROWS, 3, attributes=table, items=ITEMS[:3], where="not odd").to_pydict()
     assert set(batch["item"]) <= {"i0", "i2"} and batch["title"] == [item.upper() for item in batch["item"]]
+
+
+def test_zero_has_no_sign() -> None:
+    read = Attributes.read({"item": ["i0", "i1", "i2"], "price": [0.0, -0.0, 1.0]}, DOMAIN)
+    for condition in ("price = 0", "price in (0, 9)", "price in (-0, 9)"):
+        assert np.flatnonzero(read.matching(condition)).tolist() == [0, 1]
+    first, second, third = read.codes("price")[:3]
+    assert first == second != third
 
 
 def test_rules_that_make_no_sense_are_refused() -> None:

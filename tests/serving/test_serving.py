@@ -213,6 +213,12 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
                 assert all(each.score == scores[each.item] for each in found)
                 ratings = model.predict(history, [each.item for each in found])
                 assert [each.rating for each in found] == pytest.approx(ratings, rel=1e-12)
+        for n in (3, 7):  # where the items that come last are in some users' lists
+            rows = model.recommend_batch(ROWS, n).to_pylist()
+            for user, history in HISTORIES.items():
+                batch = {row["item"]: row["score"] for row in rows if row["user"] == user}
+                alone = {each.item: each.score for each in model.recommend(history, n)}
+                assert list(batch) == list(alone) and batch == pytest.approx(alone, rel=1e-12)
     assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
 
 
