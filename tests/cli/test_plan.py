@@ -31,6 +31,9 @@ def test_a_plan_in_words_is_that_in_numbers(model, ranged, run):
         )
     if planned:
         more = run(*line, "--releases", "--settings").stdout
+        share = found["settings"].get("lists_share")
+        assert ("Lists get" in text) == (share is not None)
+        assert share is None or f"Lists get {100 * share:.0f}% of the budget" in text
         assert all(release["label"] in more for release in found["releases"]) and "Settings:" in more
         assert found["planned_epsilon"] <= 1 + 1e-9
         squares = [(release["sensitivity"] / release["noise_sd"]) ** 2 for release in found["releases"]]

@@ -64,6 +64,17 @@ def oracle(rows: list[tuple], likes: bool) -> dict[tuple[str, str], tuple[float,
     return found
 
 
+def test_quantities_that_float32_holds_nearly_add_up_to_nothing() -> None:
+    """In millionths, rounded to the nearest: 0.7 is one below 0.7 in float32."""
+    rows = {
+        "user": ["a"] * 6,
+        "item": ["i1"] * 3 + ["i2"] * 3,
+        "quantity": [-0.7, -0.3, 1.0, 0.7, 0.3, -0.999999],
+    }
+    read = Ratings.from_any(rows, LIKES, columns={"quantity": "quantity"})
+    assert read.to_arrow()["item"].to_pylist() == ["i2"]
+
+
 def cells(ratings: Ratings) -> dict[tuple[str, str], tuple[float, int]]:
     rows = np.repeat(ratings.users, np.diff(ratings.matrix.indptr))
     items = np.array(ITEMS)[ratings.matrix.indices]

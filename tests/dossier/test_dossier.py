@@ -26,6 +26,8 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from dp_accounting import gaussian_mechanism
 from markdown_it import MarkdownIt
+from scipy.optimize import brentq
+from scipy.stats import norm
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
 from securesystemslib.signer import SSlibKey
@@ -1025,6 +1027,16 @@ def test_no_test_finds_more_than_that_of_the_worst_mechanism(epsilon, delta):
             part = 1.0 if away == 0 else min(1.0, left / away)
             found, left = found + part * here, left - part * away
         assert most == pytest.approx(found, rel=1e-12)
+
+
+@pytest.mark.parametrize("failure", [0.0, 4e-7])
+def test_a_belief_exceeds_its_bound_where_a_choice_fails_or_noise_is_large(failure):
+    """Oracle: the likeliest of the events that are e^2 times as likely with somebody as without."""
+    mu = mu_of(2.0, 1e-6 - failure)
+    level = learned("budget", 2.0, 1e-6, failure, mu)
+    at = brentq(lambda at: norm.sf(at - mu) / norm.sf(at) - math.exp(2.0), 0, 30)
+    assert bounds.exception(level) == pytest.approx(failure + norm.sf(at - mu), rel=1e-6)
+    assert bounds.exception(learned("budget", 2.0, failure, failure, 0.0)) == failure
 
 
 def test_a_budget_of_pure_releases_bounds_tests_by_its_epsilon(tmp_path):

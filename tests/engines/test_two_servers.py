@@ -42,6 +42,7 @@ from hushrec.privacy.accounting import epsilon_of
 from hushrec.testing import hostile_rows, ratings_of
 from hushrec.training.gate import LocalGate
 from hushrec.training.named import choose
+from hushrec.training.partitioned import Call, Query
 from tests.engines.servers import PEER, Deaf, KeptNoise, World, server
 
 ALS = hushrec.PrivateALS(rank=3, iterations=1, bias_rounds=1, n_users=12)
@@ -266,6 +267,44 @@ def test_public_ratings_are_weighed_in_as_beside_a_training_with_the_noise_of_bo
     assert "public likes" in [part.name for part in (model.lists or model).parts]
     assert world.agreement.fingerprint != replace(world.agreement, public=None).fingerprint
     assert "Ratings of 40 users are public and have no privacy here" in " ".join(model.privacy.text().split())
+
+
+def test_agreements_that_differ_in_anything_have_other_fingerprints(ratings):
+    """Else a node could answer under one agreement what the servers ask under another."""
+    agreed = World(hushrec.Popular(), ratings).agreement
+    larger = replace(agreed.domain, items=(*agreed.domain.items, "one more"))
+    budgets = {"epsilon": 4.0}, {"delta": 2e-6}, {"failure": 1e-7}
+    changes = [
+        {"seed": 1},
+        {"nodes_per_user": 2},
+        {"users_per_node": 2},
+        {"estimator": hushrec.ItemBias()},
+        {"domain": larger},
+        *({"budget": replace(agreed.budget, **other)} for other in budgets),
+    ]
+    fingerprints = {replace(agreed, **change).fingerprint for change in [{}, *changes]}
+    assert len(fingerprints) == 1 + len(changes)
+
+
+def test_questions_of_the_same_bytes_have_other_digests():
+    arrays = [np.zeros(4), np.zeros((2, 2)), np.zeros(8, np.float32), np.zeros(4, np.int64)]
+    questions = [Query((), Call("ask", (value,), {})) for value in (*arrays, (0.0,), [0.0], 0.0, 0)]
+    assert len({replay._key(question) for question in questions}) == len(questions)
+
+
+def test_tokens_of_servers_and_nodes_are_compared_whole(ratings):
+    world = World(hushrec.Popular(), ratings)
+    server, known = world.lines[0].server, world.names[0]
+    for path in (["nonce"], ["held", "0"], ["noisy", "0"]):
+        for token in ("", PEER[:-1], PEER[:-1] + "q", PEER + "p", "q" + PEER[1:]):
+            with pytest.raises(Refusal, match="for the other server alone"):
+                server.answer("GET", path, token, b"")
+    assert server.answer("GET", ["nonce"], PEER, b"")
+    own = world.token(known, 0)
+    for name, token in ((known, own[:-1]), (known, own + "x"), (known, ""), ("nobody", own), ("nobody", "")):
+        with pytest.raises(Refusal, match="no node of this name with this token"):
+            server.answer("GET", ["node", name], token, b"")
+    assert server.answer("GET", ["node", known], own, b"")
 
 
 def test_the_statement_has_both_promises(ratings):

@@ -45,20 +45,28 @@ def test_groups_of_taste_are_counted(name: str) -> None:
     assert model.directions == found.directions == 0
 
 
-@pytest.mark.parametrize(("relation", "before"), [("add-remove", 0), ("replace", 0), ("add-remove", 3)])
-def test_another_attempt_has_its_price(relation: str, before: int, tmp_path) -> None:
+@pytest.mark.parametrize(
+    ("relation", "before", "season"),
+    [("add-remove", 0, 0.0), ("replace", 0, 0.0), ("add-remove", 3, 0.0), ("add-remove", 1, 1.5)],
+)
+def test_another_attempt_has_its_price(relation: str, before: int, season: float, tmp_path) -> None:
     """Oracle: the Gaussian law (Balle and Wang 2018, theorem 8), in which mu squared adds up."""
 
     def delta(epsilon, mu):
         return norm.cdf(mu / 2 - epsilon / mu) - math.exp(epsilon) * norm.cdf(-mu / 2 - epsilon / mu)
 
     budget = Budget(2.0, 1e-5, relation=relation)
+    ledger = Ledger(tmp_path / "ledger") if before else None
+    if season:  # whose weeks to come cost as much as all of it
+        ledger.open_season("default", Season(Budget(season, 1e-5)))
     for _ in range(before + 1):
-        accountant = Accountant(budget, ledger=Ledger(tmp_path / "ledger") if before else None)
+        accountant = Accountant(budget, ledger=ledger, allow_composition=True)
         model = ItemBias().fit(with_tastes(50, DOMAIN), accountant)
     told = taste(model, budget, model.privacy.ledger).text()
     mu = brentq(lambda mu: delta(2.0, mu) - 1e-5, 0.01, 5)
-    both = brentq(lambda epsilon: delta(epsilon, math.sqrt(2 + before) * mu) - 1e-5, 1, 9)
+    weeks = brentq(lambda mu: delta(season, mu) - 1e-5, 0.01, 5) if season else 0.0
+    total = math.hypot(math.sqrt(2 + before) * mu, weeks)
+    both = brentq(lambda epsilon: delta(epsilon, total) - 1e-5, 1, 9)
     said = float(told.partition("total cost to epsilon = ")[2].partition(" ")[0])
     assert said == pytest.approx(both, rel=1e-5)
     assert told.endswith(f"at delta = 1e-05 (unit: user, relation: {relation}).")

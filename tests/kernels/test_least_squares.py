@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings, strategies as st
 
 from hushrec.kernels import least_squares, threads
+from hushrec.kernels.loops import in_numpy
 from tests.kernels.random_csr import random_csr
 
 
@@ -104,6 +107,17 @@ def test_threads_and_neighbours_do_not_change_a_bit(monkeypatch):
             assert np.concatenate(alone).tobytes() == solution.tobytes()
             results.add(gram.tobytes() + rhs.tobytes() + solution.tobytes())
     assert len(results) == 1
+
+
+@pytest.mark.parametrize("kernels", [nullcontext, in_numpy])
+def test_of_columns_that_are_multiples_the_first_has_all(kernels):
+    """Rounding can leave the other a pivot that is not zero; dividing by it would give any number."""
+    for seed in range(50):
+        columns = np.random.default_rng(seed).normal(size=(40, 2)) @ [[1.0, -0.5, 0], [0, 0, 1]]
+        gram, rhs = columns.T @ columns, columns.T @ (columns[:, 0] * 2 - columns[:, 2])
+        with kernels():
+            found = least_squares.ridge_solve(gram[None, *np.tril_indices(3)], rhs[None], 0.0)[0]
+        np.testing.assert_allclose(found, [2, 0, -1], atol=1e-9)
 
 
 def test_arrays_that_do_not_fit_are_refused():

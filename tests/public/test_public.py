@@ -347,6 +347,13 @@ def test_donors_and_released_values_decide_and_nothing_else(tmp_path) -> None:
         assert read.digest == digest and read.notes == DECLARED.read(model.estimator, FILMS).notes, what
         if rows is stored:
             assert added(public, model, rows).to_bytes() == wanted.to_bytes()
+    reversed_stars = FILMS.matrix.copy()
+    reversed_stars.data[:] = 6 - reversed_stars.data
+    other = DECLARED.read(model.estimator, replace(FILMS, matrix=reversed_stars))
+    assert (
+        other.digest != digest
+        and (other.same.matrix.indices == DECLARED.read(model.estimator, FILMS).same.matrix.indices).all()
+    )
     fewer = PublicRatings(donors=DONORS[1:])
     assert fewer.read(model.estimator, FILMS).digest != digest
     assert added(fewer, model, FILMS).to_bytes() != wanted.to_bytes()
@@ -366,6 +373,27 @@ def test_few_donors_judge_the_public_model_and_all_train_it(monkeypatch) -> None
     twin = ratings_model(rows, None, model, model.state).arrays
     for name, array in found.public.model.arrays.items():
         np.testing.assert_array_equal(array, twin[name])
+
+
+def test_no_donor_judges_a_model_of_their_own_ratings(monkeypatch) -> None:
+    fitted, judged = [], []
+
+    class Watched(Recommender):
+        def fold_in(self, history: Ratings):
+            judged.append((fitted[-1], set(history.users)))
+            return super().fold_in(history)
+
+    def watched(donors: Ratings, external, private, state) -> Recommender:
+        fitted.append(set(donors.users))
+        model = ratings_model(donors, external, private, state)
+        return Watched(model.estimator, model.domain, model.arrays)
+
+    monkeypatch.setattr("hushrec.public.judging.ratings_model", watched)
+    model = released_by("private-als")
+    rows = DECLARED.read(model.estimator, FILMS).same
+    judge(model, rows, None, model.state)
+    assert set().union(*(users for _, users in judged)) == set(rows.users)
+    assert not any(known & users for known, users in judged)
 
 
 @pytest.mark.parametrize("n_donors", [3, 9])

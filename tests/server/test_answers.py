@@ -371,6 +371,21 @@ def test_a_request_in_chunks_is_read_up_to_the_limit(server) -> None:
     assert server.client.post("/v1/recommend", content=body).content == wanted.content
 
 
+def test_replies_are_counted_in_the_first_bucket_that_holds_their_time() -> None:
+    metrics, times = Metrics(bytearray(8 * SIZE)), [0.0004, 0.001, 0.003, 0.2, 1.0, 7.5]
+    for place, seconds in enumerate(times):
+        metrics.note("/healthz", (200, 304, 404, 503)[place % 4], seconds)
+    rows = dict(
+        re.findall(r'^(hushrec_request\S*route="/healthz"\S*) (\S+)$', metrics.text([]), re.MULTILINE)
+    )
+    found = {key.partition('le="')[2].partition('"')[0]: int(rows[key]) for key in rows if "_bucket" in key}
+    assert found.pop("+Inf") == len(times) == int(rows['hushrec_request_seconds_count{route="/healthz"}'])
+    assert len(found) > 5
+    assert found == {bound: sum(each <= float(bound) for each in times) for bound in found}
+    codes = {key[-5:-2]: int(count) for key, count in rows.items() if "code" in key}
+    assert codes == {"2xx": 2, "3xx": 2, "4xx": 1, "5xx": 1}
+
+
 def test_tokens(files) -> None:
     token = "t" * 32
     with serving({"als": files["als"]}, tokens=["u" * 32, token]) as closed:

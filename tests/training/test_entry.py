@@ -9,7 +9,7 @@ import pytest
 import hushrec
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import Ledger
-from hushrec.training import run
+from hushrec.training import named, run
 from tests.command_line import invoke
 
 ITEMS = [f"i{number}" for number in range(30)]
@@ -19,6 +19,13 @@ FRAME = {
     "item": [ITEMS[column] for column in ROWS.matrix.indices],
     "rating": ROWS.matrix.data,
 }
+
+
+def test_a_setting_goes_before_the_declared_number_of_users() -> None:
+    budget, chosen = hushrec.Budget(5, 1e-6), {"settings": {"n_users": 70}}
+    for name in ("private-als", "private-eigenrec"):
+        estimator = named.choose(name, budget, ROWS.domain, n_users=120, **chosen)
+        assert estimator.n_users == 70
 
 
 @pytest.fixture(autouse=True)
