@@ -700,6 +700,19 @@ WRONG_FOR_THE_SECOND = {
 }
 
 
+def test_an_overview_shows_names_as_text_and_what_weeks_to_come_can_cost(tmp_path):
+    ledger, budget, name = Ledger(tmp_path / "l.sqlite"), Budget(1, 1e-6), '<img src=x onerror="alert(1)">'
+    ledger.charge(name, "run", Release("<i>", budget.share(1.0), 1.0, "user", "add-remove"))
+    season = Season(Budget(2, 1e-6), name="<b>1</b>")
+    ledger.open_season(name, season, allow_composition=True)
+    page = overview(ledger).decode()
+    assert not re.search("<(img|b|i)[ >]", page)
+    text = text_of(page)
+    assert name in text and season.name in text
+    both = epsilon_of(math.hypot(budget.mu, season.budget.mu), 1e-6)
+    assert f"With weeks to come epsilon = {both:.6g} at delta" in text
+
+
 def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8

@@ -325,9 +325,31 @@ LEDGERS = [  # charges
         "privacy/test_reservations.py::test_trainings_that_begin_together_are_made_or_charge_nothing",
         "privacy/accountant:Accountant.check",
         "if self._journal is not None and self._reserves:", "if False:"),
+    bug("a reservation that forgets the failures of choices to come",
+        "privacy/test_reservations.py::test_a_reservation_keeps_the_failures_of_choices_to_come",
+        "privacy/ledger_rules:without",
+        "failure=max(0.0, reserved.failure - math.fsum(release.failure for release in releases)),",
+        "failure=0.0,"),
+    bug("a meaning without the weeks that a season still promises",
+        "privacy/test_statement.py::test_the_meaning_counts_the_weeks_that_a_season_still_promises[True]",
+        "privacy/statement:PrivacyStatement._together",
+        "book.promised or 0.0, book.epsilon", "book.epsilon"),
 ]  # fmt: skip
 
 NODES = [  # two servers and partitions
+    bug("a node of no name that has the empty token",
+        f"{TWO}::test_tokens_of_servers_and_nodes_are_compared_whole",
+        "engines/two_servers/server:CollectingServer._check_node",
+        "hexdigest(), known)", "hexdigest()[: len(known)], known)"),
+    bug("the other server's token compared by its first letters",
+        f"{TWO}::test_tokens_of_servers_and_nodes_are_compared_whole",
+        "engines/two_servers/server:CollectingServer._check_peer",
+        "token.encode(), self.settings.peer_token.encode()",
+        "token.encode()[:8], self.settings.peer_token.encode()[:8]"),
+    bug("two agreements with one fingerprint",
+        f"{TWO}::test_agreements_that_differ_in_anything_have_other_fingerprints",
+        "engines/two_servers/agreement:Agreement.fingerprint",
+        ", self.budget.failure]", "]"),
     bug("shares of other totals added", f"{TWO}::test_what_is_refused",
         "engines/two_servers/server:CollectingServer._open_round",
         "if digest != now.digest:", "if False:"),
@@ -740,6 +762,10 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
 ]  # fmt: skip
 
 SEASONS = [
+    bug("an attendance that two trainings read at once",
+        f"{COUNTED}::test_two_trainings_at_once_do_not_both_read_a_count",
+        "privacy/attendance:Attendance._alone",
+        "held = hold(self._lock)", 'held = self._lock.open("r+b")'),
     bug("a gap of hours", f"{WEEKLY}::test_a_gap_is_days_from_the_last_week_that_wrote_a_model",
         "privacy/ledger_rules:_check_gap", "timedelta(days=week.season.gap)",
         "timedelta(hours=week.season.gap)"),
@@ -951,6 +977,12 @@ REPLACED = [  # stores, files and questions
 DONORS = "public/test_public.py::test_donors_and_released_values_decide_and_nothing_else"
 
 DONATED = [
+    bug("donors who judge a model of their own ratings",
+        "public/test_public.py::test_no_donor_judges_a_model_of_their_own_ratings", "public/judging:_votes",
+        "known = donors.rows(fold != number, keyed=True)", "known = donors"),
+    bug("a digest of public rows without their ratings", DONORS, "public/sources:PublicRows.digest",
+        "(rows.matrix.indptr, rows.matrix.indices, rows.matrix.data)]",
+        "(rows.matrix.indptr, rows.matrix.indices)]"),
     bug("a public model of everybody", DONORS, "public/sources:PublicRatings._read",
         "people = ratings.for_users(self._donor_ids).rated() if", "people = ratings.rated() if"),
     bug("a user of a public row who adds to the weights of the parts",
@@ -970,6 +1002,16 @@ DONATED = [
 
 FORGED = "dossier/test_dossier.py::test_a_change_of_any_part_is_refused_or_shown_as_not_checked"
 DOSSIERS = [  # what a privacy officer relies on
+    bug("a bound of noise on releases that may all be pure",
+        "dossier/test_dossier.py::test_a_budget_of_pure_releases_bounds_tests_by_its_epsilon",
+        "dossier/bounds:together",
+        "mu = budget.mu if any(cost.epsilon is None for cost in costs) else None", "mu = budget.mu"),
+    bug("a second branch of the trade-off curve without delta",
+        "dossier/test_dossier.py::test_no_test_finds_more_than_that_of_the_worst_mechanism",
+        "dossier/bounds:detection_rate", "(1 - delta - false_alarms)", "(1 - false_alarms)"),
+    bug("a belief that no failure of a choice exceeds",
+        "dossier/test_dossier.py::test_a_belief_exceeds_its_bound_where_a_choice_fails_or_noise_is_large",
+        "dossier/bounds:exception", """return float(level["failure"]) + exceeded(""", "return exceeded("),
     bug("a signature not looked at",
         "dossier/test_dossier.py::test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature",
         "dossier/checking:_signature",
