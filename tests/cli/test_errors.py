@@ -1,11 +1,13 @@
 """Bad input: exit code 2, one sentence on stderr, no budget spent, nothing half-written."""
 
 import sqlite3
+import unicodedata
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from hushrec.cli.output import visible
 from hushrec.privacy import Ledger
 
 GOOD = {
@@ -15,6 +17,10 @@ GOOD = {
     "--rating-range": ("1", "5"),
     "--out": "model.hush",
 }
+
+
+#: Classes of Unicode's bidirectional algorithm that reorder what follows.
+TURNS = {"LRE", "RLE", "LRO", "RLO", "PDF", "LRI", "RLI", "FSI", "PDI"}
 
 
 def arguments(files, **changes):
@@ -102,6 +108,15 @@ def raises(error):
         raise error
 
     return train
+
+
+def test_no_character_moves_the_cursor_or_turns_a_line_around():
+    """Of Unicode's controls a line break and a tabulator pass, and of its formats those of words."""
+    for code in range(0x3000):
+        shown, kind = visible(chr(code)), unicodedata.category(chr(code))
+        moves = kind in ("Cc", "Zl", "Zp") or unicodedata.bidirectional(chr(code)) in TURNS
+        assert (shown == chr(code)) == (not moves or chr(code) in "\t\n"), hex(code)
+        assert shown.isascii() or not moves
 
 
 def test_interrupting_is_one_line(files, run, monkeypatch):

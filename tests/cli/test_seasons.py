@@ -10,10 +10,26 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from hushrec.cli.ledger_show import growth
 from hushrec.data import realistic
-from hushrec.privacy import Budget, Ledger, epsilon_of
+from hushrec.privacy import Budget, Ledger, Release, epsilon_of
 from hushrec.serving.model import load
 from tests.command_line import invoke as call
+
+
+@pytest.mark.parametrize("count", [3, 8, 12])
+def test_the_last_runs_of_a_ledger_are_listed_by_their_numbers(tmp_path, count):
+    book, budget = Ledger(tmp_path / "ledger.sqlite"), Budget(1, 1e-6)
+    for number in range(1, 11):
+        book.charge("shop", f"run {number}", Release("one", budget.share(0.01), 1.0, "user", "add-remove"))
+    shown = growth(book.history("shop", 1e-6), count).split("\n")
+    rows = [line.split() for line in shown if line.strip()[:1].isdigit() and "T" in line]
+    assert [int(row[0]) for row in rows] == list(range(max(1, 11 - count), 11))
+    for row in rows:
+        assert float(row[-1]) == pytest.approx(
+            epsilon_of(math.sqrt(0.01 * int(row[0])) * budget.mu, 1e-6), rel=1e-4
+        )
+    assert ("7 earlier runs: --runs" in shown) == (count == 3)
 
 
 @pytest.fixture

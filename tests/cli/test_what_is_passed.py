@@ -76,6 +76,9 @@ def test_evaluate(files, run):
     wanted = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5).to_dict()
     assert found.pop("baselines").keys() == {"user means", "popularity", "popular"}
     assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
+    again = json.loads(run(*line, *more, "--seed", "5", "--include-seen").stdout)
+    seen = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5, exclude_seen=False)
+    assert again["recall@7"] == seen["recall@7"].value != found["recall@7"]
 
 
 def test_evaluate_says_which_figures_are_worse_than_a_baseline(files, run):

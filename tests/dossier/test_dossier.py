@@ -602,6 +602,8 @@ def test_attacks_are_made_on_the_configuration_and_end_in_time():
     budget = Budget(5, 1e-6)
     canary, membership = attacks.run(Popular(), budget)
     assert 0 <= canary["reached"] <= canary["claim"] == 5 and 0 < canary["mu_reached"] < canary["mu_claim"]
+    draws = np.random.default_rng(0).normal(size=(2, 10**6))
+    assert membership["claim"] == pytest.approx((draws[0] + budget.mu > draws[1]).mean(), abs=2e-3)
     assert 0.4 < membership["reached"] < membership["claim"] < 0.8 < membership["without_privacy"]
     domain = hushrec.Domain(range(40), rating_range=(1, 5))
     settled = hushrec.Both.planned(budget, domain, 300)  # settings of models within it, and of their tuning
@@ -1062,6 +1064,21 @@ def test_a_budget_of_pure_releases_bounds_tests_by_its_epsilon(tmp_path):
     told = math.exp(2) / (1 + math.exp(2))  # of the one answer, and of the other where nobody is there
     for alarms, most in row["found"]:
         assert most >= alarms / (1 - told) * told
+
+
+def test_each_run_is_listed_with_the_cost_of_all_up_to_it(world):
+    page = render(sign(made(world, "open")[0], KEY)).decode()
+    rows = [re.findall("<td[^>]*>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", page)]
+    found = [
+        (float(row[-2]), float(row[-1]))
+        for row in rows
+        if re.search("[0-9]{4}-[0-9]{2}-[0-9]{2} ", row[0] if row else "")
+    ]
+    mu = Budget(1, 1e-5).mu
+    for count, (spent, epsilon) in enumerate(found, 1):
+        assert spent == pytest.approx(math.sqrt(count) * mu, rel=2e-3)
+        assert epsilon == pytest.approx(epsilon_of(math.sqrt(count) * mu, 1e-5), rel=2e-3)
+    assert len(found) == 2
 
 
 @pytest.mark.true("D5")
