@@ -53,24 +53,24 @@ def _posts() -> dict[str, Any]:
     because = [{"item": "matrix", "moved": 0.34}, {"item": "titanic", "moved": -0.05}]
     described: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
         "/v1/recommend": (
-            "The best items for one user, from the ratings in the request, which are not kept. A list is"
-            " ranked by score. Models that predict ratings add a rating to each item, and servers that know"
-            " titles a title. next needs a list in order, or with times. where, at_most and boost use the"
-            " columns of the table of --attributes.",
+            "The best items for one user, computed from the ratings in the request, which are not kept. A"
+            " list is ranked by score. Each item has a rating if the model predicts ratings, and a title if"
+            " the server has titles. next needs ratings in order, or with times. where, at_most and boost"
+            " use the columns of the table of --attributes.",
             {"ratings": _HISTORY, "n": 10},
             {"items": items, "skipped": skipped},
             {"items": [best], "skipped": 0},
         ),
         "/v1/predict": (
-            "Predicted ratings of some items for one user, in the order of the request; scores of a model of"
-            " likes.",
+            "Predicted ratings of some items for one user, in the order of the request; a model of likes"
+            " gives scores.",
             {"ratings": _HISTORY, "items": ["alien"]},
             {"items": items, "skipped": skipped},
             {"items": [{"item": "alien", "rating": 4.2}], "skipped": 0},
         ),
         "/v1/similar": (
-            "Items that go together with one or several, and what says so. where, at_most and boost as for"
-            " /v1/recommend; the server's own rules hold, too.",
+            "Items that go together with one item or several, and by, the sources of this. where, at_most"
+            " and boost as for /v1/recommend; the server's own rules hold, too.",
             {"item": "matrix", "n": 10},
             {"items": items, "by": sources},
             {"items": [{"item": "alien", "score": 0.87}], "by": ["5 taste dimensions", "public likes"]},

@@ -78,7 +78,7 @@ _RATINGS = Field(
             {"type": "object", "additionalProperties": _RATING, "maxProperties": MOST_RATINGS},
             {"type": "array", "items": {"oneOf": [_ID, _PAIR, _TIMED]}, "maxItems": MOST_RATINGS},
         ],
-        "description": "One user's; used whole or refused. A rating of null is a purchase without stars.",
+        "description": "Ratings of one user, all usable. A rating of null is a purchase without stars.",
     },
     needed=True,
 )
@@ -109,14 +109,14 @@ _ONLY = Field(
     f"a list of item ids, {MOST_IDS:,} at most",
     _ids(
         MOST_IDS,
-        description="Recommend among these only; all by default. Ids that the catalogue lacks are skipped.",
+        description="Recommend only these items. Ids that the catalogue lacks are skipped.",
     ),
 )
 RULES = {
     "where": _of_type(
         str,
         'a condition such as "in_stock and price < 50"',
-        "Recommend items of which it is true (--attributes).",
+        "Recommend only items for which it is true (--attributes).",
     ),
     "at_most": _of_type(
         dict,
@@ -161,7 +161,7 @@ BODIES: dict[str, dict[str, Field]] = {
             f"an item id, or a list of them, {MOST_IN_BASKET} at most",
             {
                 "oneOf": [_ID, _ids(MOST_IN_BASKET, minItems=1)],
-                "description": "The similarity to a list is the mean over its items.",
+                "description": "Items are ranked as for a user who likes only these.",
             },
             needed=True,
         ),
