@@ -85,6 +85,7 @@ def evaluate(
         Bootstrap resamples behind the intervals.
     """
     trained = load(model)
+    output.warn_of_publishing(trained, model)
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(trained.estimator, "like_threshold", None)

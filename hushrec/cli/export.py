@@ -59,6 +59,7 @@ def export(
     if web is None and titled.titles is not None:
         raise InputError("Model files and vectors hold no titles; pass --titles with --web.")
     trained = load(model)
+    output.warn_of_publishing(trained, model)
     if out is not None:
         target = output_file(out, (model,), force)
         trained.save(target, int8=int8)
@@ -71,7 +72,6 @@ def export(
         listed = pa.FixedSizeListArray.from_arrays(pa.array(table.reshape(-1)), table.shape[1])
         write_table(pa.table({"item": trained.domain.item_column, "vector": listed}), written[0])
     else:
-        output.warn_of_publishing(trained, model)
         attributes = titled.read(trained.domain, columns)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import httpx
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 import hushrec
@@ -322,8 +323,12 @@ def test_a_model_that_nothing_protects_is_published_with_a_warning(
     epsilon, options, warned, tmp_path
 ) -> None:
     """Unless its ratings were declared public."""
-    path, site = tmp_path / "model.hush", tmp_path / "site"
+    path, rows = tmp_path / "model.hush", str(tmp_path / "rows.parquet")
     accountant = Accountant(Budget(epsilon, 1e-6), **options)
     ESTIMATORS["item-bias"]().fit(RATINGS, accountant).save(path)
-    found = invoke("export", str(path), "--web", str(site))
-    assert found.exit_code == 0 and found.output.count("NOT PRIVATE") == warned
+    pq.write_table(RATINGS.to_arrow(), rows)
+    forms = ("--web", "site"), ("--out", "copy.hush"), ("--vectors", "items.parquet")
+    commands = [("export", str(path), form, str(tmp_path / name)) for form, name in forms]
+    for words in (*commands, ("evaluate", str(path), rows, rows)):
+        found = invoke(*words)
+        assert found.exit_code == 0 and found.output.count("NOT PRIVATE") == warned, words
