@@ -61,6 +61,15 @@ def made(tmp_path) -> Store:
     return Store.prepare(table(), tmp_path / "s", DOMAIN, partitions=4)
 
 
+def test_each_user_is_found_alone_with_all_their_rows(made) -> None:
+    whole = Ratings.from_any(table(), DOMAIN)
+    for user in whole.users:
+        for spelled in (int(user), str(user)):
+            found, wanted = (each.for_users([spelled, "nobody"]) for each in (made, whole))
+            assert wanted.n_ratings and (found.matrix != wanted.matrix).nnz == 0
+    assert made.for_users(["nobody"]).n_ratings == 0
+
+
 # ---------------------------------------------------------------------- the rows of the in-memory door
 
 

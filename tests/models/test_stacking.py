@@ -151,6 +151,17 @@ def test_the_unit_of_a_part_is_its_typical_best_score() -> None:
     np.testing.assert_allclose(parts._scales(), 1 / typical)
 
 
+def test_rare_items_of_a_history_weigh_more_unless_they_are_learned() -> None:
+    """Half as popular weighs 2 ** 0.6 as much, as of learned items; from a fiftieth down all weigh the same."""
+    learned_weight = np.r_[np.zeros(28), 3.0, 5.0]
+    served = {"history_weight": learned_weight, "item_factors": np.zeros((30, 0))}
+    weights = np.geomspace(2000, 0.5, 30), 1.0
+    parts = Parts.of(served, weights, 1000.0, Domain(range(30), likes=True), None)
+    found, doublings = parts.history_weight[:28], -np.log2(np.maximum(parts.popularity[:28], 1 / 50))
+    np.testing.assert_allclose(np.log2(found / found[0]), 0.6 * (doublings - doublings[0]), atol=1e-9)
+    assert found[20] > found[0] and parts.history_weight[28:].tolist() == [3.0, 5.0]
+
+
 @pytest.mark.parametrize("n_users", [1, 9999, 20_000, 3_000_000])
 @pytest.mark.parametrize("n_items", [1, 5000, 1_000_000])
 def test_as_many_users_are_asked_as_there_is_time_for(n_users: int, n_items: int) -> None:
@@ -351,6 +362,11 @@ def test_lists_are_the_sum_of_parts_by_the_released_weights(pairs: bool) -> None
     rows = ratings.rows(np.arange(8), keyed=True)
     expected = parts.scores(rows.matrix) @ weights
     np.testing.assert_allclose(all_scores(model.arrays, model.fold_in(rows)), expected, atol=1e-5)
+    for column in range(0, ratings.n_items, 17):  # what no like moves is the popularity
+        liked = dict.fromkeys(ratings.domain.items[3:40:6], ratings.domain.high)
+        why = model.explain(liked, ratings.domain.items[column])
+        assert why.base == pytest.approx(float(model.item_bias[column]), abs=1e-5)
+        assert any(each.moved for each in why.because)
     again = hushrec.Model.from_bytes(model.to_bytes())
     assert again.parts == model.parts and [each.name for each in again.parts] == list(parts.names)
 

@@ -122,14 +122,15 @@ def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> N
 
 @pytest.mark.parametrize("rules", [{}, {"where": "odd", "at_most": {"kind": 1}}])
 @pytest.mark.parametrize("name", ["features", "donors", "both", "taste", "pairs"])
-def test_the_lists_of_all_items_are_those_of_each(name: str, rules: dict) -> None:
-    """Items that the model knows nothing of have no list."""
+def test_the_lists_of_all_items_are_those_of_each(name: str, rules: dict, monkeypatch) -> None:
+    """In blocks of 7 items. Items that the model knows nothing of have no list."""
     model, wanted = MODELS[name], []
     rules = rules and {"attributes": TABLE} | rules
     for item in model.domain.items:
         with suppress(InputError):
             listed = model.similar_items(item, 4, **rules)
             wanted += [(item, *each[:2], "; ".join(each.by), rank) for rank, each in enumerate(listed, 1)]
+    monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", 7 * model.domain.n_items)
     table = model.similar_batch(4, **rules)
     columns = [table[name].to_pylist() for name in ("item", "similar", "score", "by", "rank")]
     found = list(zip(*columns, strict=True))
