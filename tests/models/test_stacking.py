@@ -152,7 +152,7 @@ def test_the_unit_of_a_part_is_its_typical_best_score() -> None:
 
 
 def test_rare_items_of_a_history_weigh_more_unless_they_are_learned() -> None:
-    """Half as popular weighs 2 ** 0.6 as much, as of learned items; from a fiftieth down all weigh the same."""
+    """Half as popular weighs 2 ** 0.6 as much, as of learned items; below a fiftieth all weigh the same."""
     learned_weight = np.r_[np.zeros(28), 3.0, 5.0]
     served = {"history_weight": learned_weight, "item_factors": np.zeros((30, 0))}
     weights = np.geomspace(2000, 0.5, 30), 1.0

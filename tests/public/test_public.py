@@ -502,6 +502,14 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
 
 
+def test_a_donor_with_public_ratings_too_has_those_of_the_training() -> None:
+    table = {"user": [DONORS[0], "public"], "item": FILMS.domain.items[:2], "rating": [1.0, 1.0]}
+    found = PublicRatings(donors=DONORS[:2], same=table).read(hushrec.PrivateALS(), FILMS).same
+    assert set(found.users) == {*DONORS[:2], "public"}
+    own, read = (rows.for_users([DONORS[0]]).matrix for rows in (FILMS, found))
+    assert (own != read).nnz == 0
+
+
 def test_a_statement_counts_the_donors_without_a_rating_among_other_public_users() -> None:
     others = lifelike("films", n_users=3, n_items=120, seed=9).to_arrow()
     others = {

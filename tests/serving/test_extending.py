@@ -101,6 +101,16 @@ def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) ->
         assert (new <= old.max(axis=0) + 1e-6).all() and (new >= old.min(axis=0) - 1e-6).all()
 
 
+def test_a_new_item_is_placed_by_the_words_of_old_items_alone() -> None:
+    """Two new items with the title of an old one are nearer to each other than a word is to anything."""
+    model = Model.from_bytes(base64.b64decode(MODELS["item-bias"]["file"]))
+    old = list(model.domain.items)
+    titles = ["red hat", *(f"word{place}" for place in range(1, len(old))), "red hat", "red hat"]
+    table = {"item": [*map(str, old), "a new one", "another"], "title": titles}
+    grown = model.with_items(replace(model.domain, items=(*old, "a new one", "another"), item_features=table))
+    assert grown.item_bias[-2:].tolist() == [float(model.item_bias[0])] * 2
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
