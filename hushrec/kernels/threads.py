@@ -67,11 +67,14 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
-    """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
+    """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows.
+
+    One thread takes the ranges too: what a function holds of all its rows could fill the memory.
+    """
     tasks = ranges(work)
     if len(tasks) < 2 or count() == 1:
-        if len(work):
-            function(0, len(work))
+        for start, stop in tasks:
+            function(start, stop)
         return
     with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
         list(pool.map(function, *zip(*tasks, strict=True)))  # after an error no new range starts

@@ -391,7 +391,8 @@ def sweep_in_tables() -> list[float]:
     return most
 
 
-def test_a_sweep_holds_one_table_of_its_users() -> None:
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_a_sweep_holds_one_table_of_its_users(threads: str) -> None:
     """Killed: a copy of all users' factors, in float32 or in float64, in a fit or in their contributions.
 
     In a separate process, without the memory that other tests left.
@@ -403,7 +404,7 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
         text=True,
         check=True,
         cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "2", "NUMBA_NUM_THREADS": "2"},
+        env=os.environ | {"OMP_NUM_THREADS": threads, "NUMBA_NUM_THREADS": threads},
     )
     assert max(map(float, told.stdout.split())) < 1.5  # two where there is a copy
 
