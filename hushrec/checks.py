@@ -298,11 +298,17 @@ def number(name: str, value: Any, advice: str) -> float:
     return result
 
 
+def is_line(value: Any) -> bool:
+    """A printable line of text that is not blank."""
+    return isinstance(value, str) and bool(value.strip()) and len(value) <= 200 and value.isprintable()
+
+
 def line_of_text(parameter: str, value: Any) -> str:
-    """Return `value` if it is a printable line of text: a label, the name of a data set."""
-    if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
+    """Return `value` if it is a line: a label, the name of a data set."""
+    if not is_line(value):
         raise InputError(
-            f"{parameter} must be a line of 1 to 200 printable characters, not {shown(value)}.",
+            f"{parameter} must be a line of 1 to 200 printable characters, not all blanks, and not"
+            f" {shown(value)}.",
             parameter=parameter,
         )
     return value

@@ -78,7 +78,7 @@ def register(estimator: type[Any]) -> type[Any]:
     True
     """
     name = estimator.name
-    if not isinstance(name, str) or not name or isinstance(ESTIMATORS.data.get(name), str):
+    if not isinstance(name, str) or not name.strip() or isinstance(ESTIMATORS.data.get(name), str):
         raise InputError(f"An estimator needs a unique name, not {name!r}; set the class's `name`.")
     ESTIMATORS[name] = estimator
     return estimator

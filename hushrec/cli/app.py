@@ -178,15 +178,17 @@ def run(words: Sequence[str]) -> int:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Refuse empty words, as of a shell's variable that is not set, and words that are not UTF-8.
+    """Refuse empty and blank words, as of a shell's variable that is not set, and words that are not UTF-8.
 
-    Python decodes as ASCII in the C locale with PYTHONUTF8=0.
+    A blank may be the delimiter of a table. Python decodes as ASCII in the C locale with PYTHONUTF8=0.
     """
     for before, word in zip(("hushrec", *words), words, strict=False):
         option, equals, value = word.partition("=")
-        if not word or (option.startswith("--") and equals and not value):
-            place = option or (before if before.startswith("-") else f"The argument after {before!r}")
-            raise InputError(f"{place} is empty; pass a value, or leave it out.")
+        place, text = (option, value) if option.startswith("--") and equals else (before, word)
+        if not text.strip() and not (text and place == "--format"):
+            place = place if place.startswith("-") else f"The argument after {place!r}"
+            how = "blank" if text else "empty"
+            raise InputError(f"{place} is {how}; pass a value, or leave it out.")
         if word.encode(errors="ignore").decode() != word:
             raise InputError(
                 f"{word!r} is not UTF-8 text; pass UTF-8, and set PYTHONUTF8=1 where Python reads ASCII."

@@ -19,14 +19,13 @@ from typing import Annotated, Any, TypeVar
 
 import numpy as np
 
+from hushrec.checks import is_line
 from hushrec.errors import HushrecError, InputError
 from hushrec.types import Array
 
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
 #: Bytes of a usual answer.
 SHORT = 1 << 16
-#: Characters.
-_LONGEST_NAME = 200
 #: Characters: 128 bits in hexadecimal digits.
 SHORTEST_TOKEN = 32
 
@@ -45,8 +44,7 @@ def check(condition: bool, sentence: str) -> None:
 
 
 def check_name(name: str) -> None:
-    good = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
-    check(good, f"A node's name has 1 to {_LONGEST_NAME} printable characters.")
+    check(is_line(name), "A node's name has 1 to 200 printable characters, not all blanks.")
 
 
 def check_token(token: str) -> None:

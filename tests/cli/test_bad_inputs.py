@@ -14,6 +14,7 @@ import pytest
 
 import hushrec
 from hushrec import Accountant, Budget, Domain, ItemBias, Ratings
+from hushrec.engines.two_servers.node import Node
 
 B = "--epsilon 5 --delta 1e-6"
 D = "--rating-range 1 5 --catalogue items.txt"
@@ -62,6 +63,14 @@ LINES = {
     f"{TRAIN} --model list": "--model list is not known; pass lists, ratings, both",
     f"{TRAIN} --relation sibling": "relation",
     f"{TRAIN} --dataset ''": "--dataset is empty",
+    f"{TRAIN} --dataset ' '": "--dataset is blank; pass a value, or leave it out",
+    f"train shop.csv {B} {D} --out=' '": "--out is blank",
+    f"{TRAIN} --model '\t'": "--model is blank",
+    f"{TRAIN} --format ' ' --season ' '": "--season is blank",
+    f"season open {B} --dataset s --name '  '": "--name is blank",
+    f"servers join shop.csv agreed.json --name ' ' {DEVICE}": "--name is blank",
+    "recommend MODEL shop.csv --user ' '": "--user is blank",
+    "similar MODEL ' '": "is blank; pass a value, or leave it out",
     f"{TRAIN} --max-ratings-per-user 0": "--max-ratings-per-user",
     f"{TRAIN} --model item-bias --set clip=-1": "clip=-1 is out of range; pass a number from",
     f"{TRAIN} --model item-bias --set clip=wide": "clip='wide' is out of range; pass a number",
@@ -303,6 +312,13 @@ CALLS = {
     ),
     "a part in words": (lambda: BUDGET.part("x"), "fraction='x' is out of range"),
     "a part of an accountant": (lambda: Accountant(BUDGET).part("x"), "share='x' is out of range"),
+    "a blank data set": (lambda: Accountant(BUDGET, dataset=" "), "not all blanks, and not ' '"),
+    "a blank season": (lambda: hushrec.Season(BUDGET, name=" "), "name must be a line"),
+    "a blank node": (lambda: Node(name=" ", tokens=("", ""), folder="f", ledger=None), "A node's name"),
+    "a blank data set of a node": (
+        lambda: Node(name="n", tokens=("", ""), folder="f", ledger=None, dataset="  "),
+        "dataset must be a line",
+    ),
     "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_threshold=math.nan), "like_threshold=nan"),
 }
 

@@ -154,7 +154,7 @@ def test_sizes_at_their_edges():
     items, values = UPLOAD.items, UPLOAD.values
     for name in ("x", "x" * 200):
         assert from_json(Upload, Upload(name, 1, items, values).to_json()).node == name
-    for name in ("", "x" * 201, "a\tb"):
+    for name in ("", "  ", "x" * 201, "a\tb"):
         with pytest.raises(InputError, match="1 to 200 printable characters"):
             Upload(name, 1, items, values)
     check_token("t" * 32)

@@ -44,7 +44,7 @@ NOT_POSITIVE = [-1, 0.0, -0.0, -math.inf, -5e-324, np.int64(0), np.float32(-1), 
 NOT_A_DELTA = [*NOT_NUMBERS, *NOT_POSITIVE, 1, 2, 1e-301, 5e-324, math.inf, np.float64(1)]
 NOT_A_SIZE = [*NOT_NUMBERS, *NOT_POSITIVE, math.inf]
 NOT_WORDS = [None, 1, "", "users", "User", b"user", ["user"]]
-NOT_LABELS = [None, "", 1, "a\nb", "x" * 201]
+NOT_LABELS = [None, "", "  ", 1, "a\nb", "x" * 201]
 NOT_VALUES = [None, "1", ["a"], 1j, np.array(["2020"], dtype="M8[Y]"), object()]
 NOT_BOUNDS = [1.0, counted(0), signed(-1.0), signed(math.nan), None, (1.0, 2.0)]
 NOT_WEIGHTS = [0, math.nan, math.inf, [1.0, 0.0], "1", [[1.0], [1.0], [1.0]], [1.0, 2.0, 3.0]]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hushrec.checks import line_of_text
 from hushrec.data import Ratings
 from hushrec.engines.two_servers.agreement import Agreement
 from hushrec.engines.two_servers.book import Book
@@ -14,7 +15,7 @@ from hushrec.engines.two_servers.messages import Line, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, SEED_BYTES, split
 from hushrec.errors import HushrecError
-from hushrec.network.messages import Refusal, array_bytes
+from hushrec.network.messages import Refusal, array_bytes, check_name
 from hushrec.privacy import Gaussian, Ledger, Release
 
 
@@ -76,6 +77,10 @@ class Node:
     folder: str | Path
     ledger: Ledger | None
     dataset: str = "default"
+
+    def __post_init__(self) -> None:
+        check_name(self.name)
+        line_of_text("dataset", self.dataset)
 
 
 def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: Node) -> str:

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hushrec.checks import line_of_text
 from hushrec.engines.two_servers.agreement import Agreement, run_of, session_of
 from hushrec.engines.two_servers.book import Book, Shares
 from hushrec.engines.two_servers.messages import Held, Line, Nonce, State, Sum, Taken
@@ -35,7 +36,7 @@ from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, add_share, check_length, share_bytes
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
-from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
+from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes, check_name
 from hushrec.privacy import Ledger, Reservation
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.model import Model
@@ -69,6 +70,9 @@ class Settings:
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise InputError(f"role={self.role!r} is not one of {', '.join(ROLES)}.")
+        for name in self.nodes:
+            check_name(name)
+        line_of_text("dataset", self.dataset)
         if not 0 <= self.deadline < math.inf:
             raise InputError("deadline must be a number of seconds, at least 0.")
 
