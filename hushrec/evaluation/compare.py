@@ -332,10 +332,11 @@ def compare(
     ledger = None if data_is_public else ledger
     rows, charged, whole = list[dict[str, Any]](), list[float](), [_whole(budget) for _, budget, _ in runs]
     words: dict[str, Any] = {"allow_composition": allow_composition}
+    if ledger is not None and on_price is not None:
+        ledger.check(dataset, whole, **words)  # a refusal, or a "no", writes no ledger
+        on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     with nullcontext() if ledger is None else closing(ledger.reserve(dataset, whole, **words)) as reservation:
         words |= {"ledger": ledger, "dataset": dataset, "reservation": reservation}
-        if ledger is not None and on_price is not None:
-            on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
         for name, budget, draw in _shown(runs, progress):
             accountant = Accountant(budget, data_is_public=data_is_public, **words)
             estimator, changes = named.get(name), settings.get(name)

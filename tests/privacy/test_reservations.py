@@ -6,6 +6,7 @@ import math
 import os
 import signal
 import sqlite3
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -263,21 +264,24 @@ def test_a_reservation_keeps_the_failures_of_choices_to_come(tmp_path):
     reservation.close()
 
 
-def test_a_comparison_reserves_all_its_runs(ledger):
+def test_a_comparison_reserves_all_its_runs(ledger, monkeypatch):
     """Killed: runs that are checked together and then trained while others take the budget."""
-    seen = []
+    seen, module = [], sys.modules["hushrec.evaluation.compare"]
+    train = module.train
 
-    def meanwhile(number, epsilon):
-        seen.append(number)
+    def meanwhile(*words, **options):
         assert fits(ledger, 0.99 - 0.1 * sum(seen)) and not fits(ledger, 1.01 - 0.1 * sum(seen))
         if len(seen) == 2:
             raise KeyboardInterrupt
+        return train(*words, **options)
 
+    monkeypatch.setattr(module, "train", meanwhile)
     grid = {"models": ["item-bias"], "epsilons": [BUDGET.part(0.1).epsilon], "delta": 1e-6}
-    compare(ROWS, ROWS, **grid, ledger=ledger, on_price=meanwhile)
+    options = {"ledger": ledger, "on_price": lambda number, epsilon: seen.append(number)}
+    compare(ROWS, ROWS, **grid, **options)
     assert spent(ledger) == pytest.approx(0.1 * seen[0])
     with pytest.raises(KeyboardInterrupt):
-        compare(ROWS, ROWS, **grid, ledger=ledger, on_price=meanwhile)
+        compare(ROWS, ROWS, **grid, **options)
     assert len(seen) == 2 and fits(ledger, 0.99 - 0.1 * seen[0]) and ledger.summary("default").running == 0
 
 
