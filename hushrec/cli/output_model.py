@@ -162,7 +162,7 @@ def warn_of_delta(budget: Budget, n_users: int | None) -> None:
 
 
 def recommendations(
-    user: str, known: bool, rows: list[dict[str, Any]], trained: Model, as_json: bool
+    user: str, known: bool, skipped: int, rows: list[dict[str, Any]], trained: Model, as_json: bool
 ) -> None:
     domain, taste = trained.domain, taste_of(trained)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
@@ -177,10 +177,12 @@ def recommendations(
     cells = [[cell(entry[key], key) for key in shown] for entry in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
     listed = output.table([shown, *cells], left=left) if cells else "No item is left for this list."
-    payload = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
+    payload = {"user": user, "known": known, "skipped": skipped, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
     about += " The list is computed from this user's own ratings." if known else ""
+    if skipped:
+        about += f" Skipped {plural(skipped, 'item')} of this user, which the model's catalogue lacks."
     output.result(
         as_json,
         payload,

@@ -8,6 +8,8 @@ import warnings
 from functools import partial
 from typing import Annotated, Any, Literal
 
+import numpy as np
+import pyarrow as pa
 from cyclopts import Parameter
 
 from hushrec.cli import output, output_model
@@ -18,6 +20,9 @@ from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_s
 from hushrec.cli.tables import Reading
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.id_list import read_id_list
+from hushrec.data.ids import encode_ids, lookup, places
+from hushrec.data.readers import read_columns
+from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
@@ -69,7 +74,7 @@ def recommend(
     model
         A model file.
     history
-        Ratings of the users: a table or a store.
+        Ratings of the users: a table or a store; items that MODEL lacks are skipped.
     user
         User to serve. A user without ratings in HISTORY gets the list for newcomers.
     all_users
@@ -107,6 +112,11 @@ def recommend(
     file = None if out is None else table_file(out, inputs, force)
     read = partial(reading.read, times=True) if next else reading.open
     rows_or_store: Any = read(history, trained.domain)
+    if all_users and not rows_or_store.n_ratings:
+        raise InputError(
+            f"{history!r} holds no usable rating, so there is no user to serve; `hushrec check` shows which"
+            " rows are used."
+        )
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -125,7 +135,8 @@ def recommend(
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
             _explain(trained, rows, listed, options["attributes"])
-        output_model.recommendations(user, known, listed, trained, as_json)
+        skipped = _skipped(user, history, trained.domain, reading)
+        output_model.recommendations(user, known, skipped, listed, trained, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
@@ -145,6 +156,17 @@ def _known(domain: Domain, **paths: str | None) -> dict[str, list[Any]]:
             if known.skipped:
                 output.note(f"{option}{known.skipped.removeprefix(name)}")
     return lists
+
+
+def _skipped(user: str, history: str, domain: Domain, reading: Reading) -> int:
+    """Return how many of the user's items the catalogue lacks; a store holds none of them."""
+    if is_store(history):
+        return 0
+    table = read_columns(history, **{**reading.arguments(), "implicit": True})
+    users, items = encode_ids(table.users), encode_ids(table.items)
+    (place,) = lookup(user, users.texts)
+    own = np.unique(items.codes[(users.codes == place) & (place >= 0)])
+    return int((places(items.texts.take(pa.array(own[own >= 0])), domain.item_texts) < 0).sum())
 
 
 def _wrote(trained: Model, path: str, as_json: bool) -> None:

@@ -134,6 +134,10 @@ LINES = {
     "evaluate MODEL shop.csv german.csv": "pass --columns user=NAME",
     "recommend MODEL shop.csv": "Pass --user ID for one user, or --all",
     "recommend MODEL shop.csv --user a --all": "not both",
+    **{
+        f"recommend MODEL nobody.csv --all {out}": "'nobody.csv' holds no usable rating"
+        for out in ("--out l.csv", "--out-dir lists", "--out-parts lists")
+    },
     "recommend MODEL shop.csv --user a --items other.txt": "has no item of the model's catalogue",
     "recommend MODEL shop.csv --all --out-dir no/such/lists": "in a folder that exists",
     "recommend MODEL shop.csv --all --force --out-dir ''": "--out-dir is empty",

@@ -82,6 +82,26 @@ def test_recommend_explains_one_users_list(run, files):
     assert refused.exit_code == 2 and "--explain is for one user" in refused.stderr
 
 
+def test_a_list_counts_the_users_items_that_the_model_lacks(run, files):
+    """As the HTTP server does with skip_unknown; twice the same item is one, and no id is none."""
+    known, other = files.items[:2]
+    rows = [
+        "user,item,rating",
+        f"a,{known},3",
+        "a,new,4",
+        "a,new,5",
+        "a,newer,2",
+        "a,,1",
+        f"b,{other},3",
+        ",x,3",
+    ]
+    Path("history.csv").write_text("\n".join(rows))
+    for user, skipped in (("a", 2), ("b", 0), ("c", 0)):
+        line = ["recommend", files.model, "history.csv", "--user", user]
+        assert parsed(run(*line, "--json"))["skipped"] == skipped
+        assert ("Skipped 2 items of this user" in run(*line).stdout) == (skipped > 0)
+
+
 @pytest.mark.parametrize("columns", [40, 60, 80])
 def test_a_statement_is_wrapped_once(run, files, monkeypatch, columns):
     monkeypatch.setenv("COLUMNS", str(columns))
