@@ -155,7 +155,8 @@ def _unknown(option: str, app: App, command: str, see: str) -> str:
 
 def _meant(word: str, app: App) -> str:
     arguments = app.assemble_argument_collection() if app.default_command else ()
-    known = [*app, *(name for argument in arguments for name in argument.names)]
+    names = (name for argument in arguments for name in argument.names)
+    known = [name for name in (*app, *names) if name != word]
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
     return f" (did you mean {near[0]}?)" if near else ""
 

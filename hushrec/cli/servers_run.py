@@ -95,7 +95,8 @@ def servers_run(
         check_name(name)
     (key,) = tokens(peer_token, 1)
     # killed when both servers had the model, so OUT is from this training
-    ended = Path(folder).is_dir() and Book(folder).get(_ENDED) == out.encode()
+    known = Book(folder) if Path(folder).is_dir() else None
+    ended = known is not None and known.get(_ENDED) == out.encode()
     target = output_file(out, (agreement, nodes, peer_token, *published.files()), force or ended)
     other = connected(peer, plain_http, ca, 0.0)
     if listening.certificate is None and not (plain_http or is_loopback(listening.host)):
@@ -103,7 +104,9 @@ def servers_run(
             f"Without --certificate, anyone on the network path to {listening.host} reads shares and tokens;"
             " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
         )
-    book = Book(folder)
+    # refused before the folder is made
+    ledger = account.open(create=known is None or known.get("session") is None)
+    book = known or Book(folder)
     settings = Settings(
         role=role,
         nodes=_tokens(book, names),
@@ -111,18 +114,17 @@ def servers_run(
         deadline=86_400 * deadline,
         dataset=account.dataset,
     )
-    with book.alone():
-        ledger = account.open(create=book.get("session") is None)
-        with (
-            CollectingServer(agreed, settings, folder, ledger, other) as server,
-            listening.service(server, body_bytes=1 << 27, waiting_bytes=1 << 27) as service,
-        ):
-            output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
-            model = _trained(server, other, ended)
-            book.put(_ENDED, out.encode())
-            save(model, target)
-            output.note(f"Both have the model, here in {target}; nodes are told so for {linger:g} s more.")
-            time.sleep(linger)
+    with (
+        book.alone(),
+        CollectingServer(agreed, settings, folder, ledger, other) as server,
+        listening.service(server, body_bytes=1 << 27, waiting_bytes=1 << 27) as service,
+    ):
+        output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
+        model = _trained(server, other, ended)
+        book.put(_ENDED, out.encode())
+        save(model, target)
+        output.note(f"Both have the model, here in {target}; nodes are told so for {linger:g} s more.")
+        time.sleep(linger)
     output_model.trained(model, target, "Trained", as_json, rows=False)
 
 

@@ -88,7 +88,7 @@ def split(
     files = [folder / f"{name}.parquet" for name in names]
     with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", "steps") as advance:
         advance(0, "reading")
-        rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None or leave_last))
+        rows = reading.read(ratings, domain, times=date is not None or leave_last)
         advance(1, "the parts")
         parts = parts_of(rows, value)
         folder.mkdir(exist_ok=True)

@@ -365,7 +365,8 @@ class Ratings:
         if self.times is None and self.n_ratings:
             raise InputError(
                 "The order of these ratings is not known: read them with their times, as in"
-                " Ratings.from_any(table, domain, columns={'time': True})."
+                " Ratings.from_any(table, domain, columns={'time': True}); prepare a store with times=True"
+                " (--times)."
             )
         users, age = _row_of_each(self.matrix), np.empty(self.n_ratings, np.int64)
         times = np.zeros(0) if self.times is None else self.times

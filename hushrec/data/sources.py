@@ -154,7 +154,10 @@ def files_at(path: str) -> list[File]:
     files = [File(name, filesystem, _keys(name.removeprefix(root))) for name in names]
     files = [file for file in files if not file.name.startswith((".", "_")) and file.suffix in _TABLES]
     if not files:
-        raise InputError(f"The folder {path!r} holds no Parquet, CSV or TSV file of ratings.")
+        raise InputError(
+            f"The folder {path!r} holds no Parquet, CSV or TSV file of ratings; where it is a store, pass"
+            " the tables that it was prepared from."
+        )
     return files
 
 

@@ -19,7 +19,7 @@ from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.disk import private_file
 from hushrec.errors import InputError
-from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, relevant, shown
+from hushrec.evaluation.metrics import PRIVATE_FIGURE, check_relevant, evaluate, relevant, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.evaluation.user_metrics import K
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
@@ -322,6 +322,7 @@ def compare(
     """
     check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
+    check_relevant(relevant_from, train_ratings.domain)
     settings = settings_by_name(settings, '{"private-als": {"rank": 8}}, for example')
     named = _by_label(models)
     grid, jobs = _grid(train_ratings, named, epsilons, delta, relation, n_users, settings, data_is_public)

@@ -16,7 +16,7 @@ import scipy.sparse as sp
 
 from hushrec import notebook
 from hushrec.checks import check_choice, check_kind, check_listed, check_numbers, plural
-from hushrec.data import Ratings, Store
+from hushrec.data import Domain, Ratings, Store
 from hushrec.data.keys import mix
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import CONFIDENCE, RESAMPLES, Estimate, estimates
@@ -227,8 +227,6 @@ def evaluate(
     check_numbers(
         k=(k, int, "[1, inf)"), resamples=(resamples, int, "[0, inf)"), seed=(seed, int, "[0, inf)")
     )
-    if relevant_from is not None:
-        check_numbers(relevant_from=(relevant_from, float, "(-inf, inf)"))
     check_kind(model, Recommender, "model", "pass the trained model first")
     for name, rows in (("history", history), ("targets", targets)):
         check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, model.domain)")
@@ -237,6 +235,7 @@ def evaluate(
         raise InputError("metrics names none; pass one or more, such as recall.", parameter="metrics")
     for name in metrics:
         check_choice(metrics=(name, tuple(METRICS)))
+    check_relevant(relevant_from, model.domain)
     if targets.domain.fingerprint != model.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
@@ -349,6 +348,18 @@ def user_errors(predicted: Array, actual: Array, indptr: Array) -> dict[str, Arr
     errors = np.where(known, predicted - actual, 0.0)
     columns = {"squared": errors**2, "absolute": np.abs(errors), "rated": known}
     return {name: np.bincount(rows, cells, len(indptr) - 1) for name, cells in columns.items()}
+
+
+def check_relevant(relevant_from: Any, domain: Domain) -> None:
+    """Refuse a rating from which on no rating is relevant."""
+    if relevant_from is None:
+        return
+    check_numbers(relevant_from=(relevant_from, float, "(-inf, inf)"))
+    if relevant_from > domain.high:
+        raise InputError(
+            f"relevant_from={relevant_from:g} is above all ratings; pass at most {domain.high:g}.",
+            parameter="relevant_from",
+        )
 
 
 def relevant(relevant_from: float | None, purchases: bool) -> str:

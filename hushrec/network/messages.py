@@ -44,7 +44,7 @@ def check(condition: bool, sentence: str) -> None:
 
 
 def check_name(name: str) -> None:
-    check(is_line(name), "A node's name has 1 to 200 printable characters, not all blanks.")
+    check(is_line(name), "A node's name has 1 to 200 printable characters and is not blank.")
 
 
 def check_token(token: str) -> None:
