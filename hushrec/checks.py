@@ -190,10 +190,8 @@ def check_fields(settings: Any) -> None:
             check_kind(value, rule.kind, name, f"pass {type(settings).__name__}.{rule.kind.__name__}(...)")
         elif rule.kind is not bool:
             check_numbers(**{name: (value, rule.kind, rule.interval)})
-        elif not isinstance(value, bool | np.bool_):
-            raise InputError(
-                f"{name}={shown(value)} is neither True nor False; pass one of them.", parameter=name
-            )
+        else:
+            check_flags(**{name: value})
 
 
 @cache
@@ -247,6 +245,15 @@ def check_domain(estimator: Any, domain: Any) -> None:
             f"{estimator.name} predicts ratings, and all likes are equal; pass popular or private-eigenrec.",
             parameter="model",
         )
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuse a value such as "no", which would count as true."""
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(
+                f"{name}={shown(value)} is neither True nor False; pass one of them.", parameter=name
+            )
 
 
 def check_count(name: str, value: Any) -> int:
@@ -307,7 +314,7 @@ def line_of_text(parameter: str, value: Any) -> str:
     """Return `value` if it is a line: a label, the name of a data set."""
     if not is_line(value):
         raise InputError(
-            f"{parameter} must be a line of 1 to 200 printable characters, not all blanks, and not"
+            f"{parameter} must be a line of 1 to 200 printable characters and not blank; it is"
             f" {shown(value)}.",
             parameter=parameter,
         )

@@ -27,6 +27,8 @@ def content_of(path: Any, what: str, refusal: type[InputError] = InputError, **a
 def the_path(path: Any, what: str, refusal: type[HushrecError] = InputError) -> Path:
     """Return a path without links and `~`, so that a file or folder that keeps a promise has one name."""
     try:
+        if not str(path).strip():
+            raise ValueError("it is blank")
         return Path(path).expanduser().resolve()
     except (OSError, RuntimeError, ValueError) as error:
         raise refusal(f"{what} {str(path)!r} could not be used ({error}); check the path.") from None

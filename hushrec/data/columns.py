@@ -283,7 +283,7 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
     if columns is None:
         return {}
     if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
-        return dict(columns)
+        return {role: name for role, name in columns.items() if name is not None}
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
 
 

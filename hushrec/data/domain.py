@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hushrec.checks import check_count, number, plural, shown
+from hushrec.checks import check_count, check_flags, number, plural, shown
 from hushrec.data.features import ItemTable, read_item_features
 from hushrec.data.id_list import read_id_list
 from hushrec.data.ids import NO_TEXT, canonical_text, lookup, why_no_id
@@ -84,6 +84,7 @@ class Domain:
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
+        check_flags(likes=self.likes)
         items = _as_tuple(self.items)
         if not isinstance(self.items, tuple):
             object.__setattr__(self, "item_type", _integer_type(self.items))

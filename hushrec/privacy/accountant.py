@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hushrec.checks import Single, check_kind, check_numbers, line_of_text
+from hushrec.checks import Single, check_flags, check_kind, check_numbers, line_of_text
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
@@ -84,6 +84,7 @@ class Accountant(Single):
     ) -> None:
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
+        check_flags(data_is_public=data_is_public, resume=resume, allow_composition=allow_composition)
         self.budget = budget
         self.ledger = ledger
         self.dataset = line_of_text("dataset", dataset)

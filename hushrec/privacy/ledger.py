@@ -20,7 +20,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hushrec import notebook
-from hushrec.checks import Single, check_kind, line_of_text, plural, shown
+from hushrec.checks import Single, check_flags, check_kind, line_of_text, plural, shown
 from hushrec.disk import check_only_name, sync_folder, the_path
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import ledger_rules as rules, schema
@@ -427,6 +427,7 @@ class Ledger(Single):
             The name is taken, or unit or relation is not that of the earlier charges.
         """
         line_of_text("dataset", dataset)
+        check_flags(allow_composition=allow_composition)
         budget = season.budget
         with self._transaction("IMMEDIATE") as book:
             limit = rules.open_to(book, dataset, budget.unit, budget.relation)

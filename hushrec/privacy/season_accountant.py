@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.checks import check_kind, shown
+from hushrec.checks import check_flags, check_kind, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accountant import Accountant
 from hushrec.privacy.attendance import Attendance
@@ -86,6 +86,7 @@ class SeasonAccountant(Accountant):
         data_is_public: bool = False,
     ) -> None:
         check_kind(season, Season, "season", "pass Season(budget)")
+        check_flags(skip=skip, early=early)
         super().__init__(
             season.budget,
             ledger=ledger,

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hushrec.checks import check_flags, check_kind
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -89,6 +90,7 @@ def train(
     >>> len(model.recommend({"matrix": 5}))
     1
     """
+    check_flags(data_is_public=data_is_public, progress=progress)
     budget = Budget(epsilon, delta, relation=relation)
     catalogue = Domain.read_catalogue(items) if isinstance(items, str | os.PathLike) else items
     domain = Domain(catalogue, rating_range, likes=likes)
@@ -101,6 +103,7 @@ def train(
             " dataset with another name, or data_is_public=True."
         )
     if public is not None:
+        check_kind(public, run.Public, "public", "pass hushrec.PublicRatings(donors=[...])")
         public.apart_from(ratings)
     if isinstance(ratings, str | Path) and is_store(str(ratings)):
         rows: Ratings | Store = Store(str(ratings), domain)

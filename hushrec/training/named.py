@@ -49,7 +49,7 @@ def choose(
 
 
 def known(name: str) -> type[Estimator[Any]]:
-    if name not in ESTIMATORS:
+    if not isinstance(name, str) or name not in ESTIMATORS:
         raise InputError(
             f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}; your own is made known by"
             " hushrec.registry.register.",

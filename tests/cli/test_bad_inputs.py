@@ -131,6 +131,13 @@ LINES = {
     "evaluate MODEL shop.csv nobody.csv": "no usable rating",
     "evaluate MODEL shop.csv shop.csv --metrics rmse,f1": "f1",
     "evaluate MODEL shop.csv shop.csv -k 0": "-k 0",
+    "evaluate MODEL shop.csv shop.csv --relevant-from 6": "--relevant-from=6 is above all ratings",
+    f"{COMPARE} --epsilons 1 --models item-bias --relevant-from 6": "is above all ratings; pass at most 5",
+    f"{TRAIN} --no-json": "(did you mean --json?)",
+    f"train shop.csv STORE {B} {D} --out m.hush": "pass the tables that it was prepared from",
+    f"split STORE {D} --leave-last --out-dir p": "prepare a store with times=True (--times)",
+    "servers run agreed.json --role first --nodes items.txt --peer https://x --peer-token peer.txt --folder f"
+    " --out m.hush --ledger shop.csv": "is not a ledger",
     "evaluate MODEL shop.csv german.csv": "pass --columns user=NAME",
     "recommend MODEL shop.csv": "Pass --user ID for one user, or --all",
     "recommend MODEL shop.csv --user a --all": "not both",
@@ -241,6 +248,7 @@ def shop(run, files):
         Path(name).write_bytes(b"PK\x03\x04" + bytes(200))
     Path("peer.txt").write_text("t" * 32, encoding="ascii")
     run(*shlex.split(f"servers init agreed.json --model item-bias {B} {D}"))
+    run(*shlex.split(f"prepare shop.csv {D} --out shop.store"))
     Path("latin.txt").write_bytes("köln\n".encode("latin-1"))
     return files
 
@@ -249,7 +257,7 @@ def test_every_wrong_line_is_one_sentence_and_costs_nothing(run, shop):
     before = sorted(Path().iterdir())
     wrong = []
     for line, says in LINES.items():
-        done = run(*shlex.split(line.replace("MODEL", shop.model)))
+        done = run(*shlex.split(line.replace("MODEL", shop.model).replace("STORE", "shop.store")))
         one = done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1 and len(done.stderr) < 450
         told = {word for word in ("Kunde", "Artikel", "Jürgen", "anna", "3.25") if word in done.stderr}
         if done.exit_code != 2 or done.stdout or not one or says not in done.stderr or told:
@@ -261,6 +269,7 @@ def test_every_wrong_line_is_one_sentence_and_costs_nothing(run, shop):
 BUDGET = Budget(5.0, 1e-6)
 DOMAIN = Domain(["a", "b", "c", "d"], rating_range=(1, 5))
 RATINGS = Ratings.from_any((["u", "u", "v"], ["a", "b", "a"], [1, 5, 3]), DOMAIN)
+TRAINING = {"items": ["a"], "rating_range": (1, 5), "epsilon": 5, "delta": 1e-6}
 FRAME = pd.DataFrame({"user": ["u"], "item": ["a"], "rating": [3.0]})
 MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
 LOAD = "Ratings.from_any(table, "
@@ -316,12 +325,38 @@ CALLS = {
     ),
     "a part in words": (lambda: BUDGET.part("x"), "fraction='x' is out of range"),
     "a part of an accountant": (lambda: Accountant(BUDGET).part("x"), "share='x' is out of range"),
-    "a blank data set": (lambda: Accountant(BUDGET, dataset=" "), "not all blanks, and not ' '"),
+    "a blank data set": (lambda: Accountant(BUDGET, dataset=" "), "and not blank; it is ' '"),
     "a blank season": (lambda: hushrec.Season(BUDGET, name=" "), "name must be a line"),
     "a blank node": (lambda: Node(name=" ", tokens=("", ""), folder="f", ledger=None), "A node's name"),
     "a blank data set of a node": (
         lambda: Node(name="n", tokens=("", ""), folder="f", ledger=None, dataset="  "),
         "dataset must be a line",
+    ),
+    "a blank ledger": (lambda: hushrec.Ledger(" "), "The ledger ' ' could not be used (it is blank)"),
+    "no for public": (lambda: Accountant(BUDGET, data_is_public="no"), "data_is_public='no' is neither True"),
+    "no for a sum": (lambda: Accountant(BUDGET, allow_composition="no"), "allow_composition='no' is neither"),
+    "no for a resumed one": (lambda: Accountant(BUDGET, resume="no"), "resume='no' is neither True nor"),
+    "no for an early week": (
+        lambda: hushrec.SeasonAccountant(hushrec.Season(BUDGET), early="no"),
+        "early='no' is neither True nor False",
+    ),
+    "no for likes": (lambda: Domain(["a"], likes="no"), "likes='no' is neither True nor False"),
+    **{
+        f"train with {name}": (
+            lambda name=name, value=value: hushrec.train(
+                FRAME, **{**TRAINING, name: value, "ledger": "never-made"}
+            ),
+            says,
+        )
+        for name, value, says in (
+            ("data_is_public", "no", "data_is_public='no' is neither True nor False"),
+            ("model", ["both"], "model ['both'] is not known"),
+            ("public", {"a": 1}, "pass hushrec.PublicRatings"),
+        )
+    },
+    "relevant from above": (
+        lambda: hushrec.evaluate(MODEL, RATINGS, RATINGS, relevant_from=6),
+        "relevant_from=6 is above all ratings; pass at most 5",
     ),
     "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_threshold=math.nan), "like_threshold=nan"),
 }
@@ -333,6 +368,10 @@ def test_every_wrong_call_is_one_sentence(case):
     with pytest.raises(hushrec.HushrecError) as refused:
         call()
     assert says in str(refused.value) and "\n" not in str(refused.value), str(refused.value)
+
+
+def test_none_for_a_column_is_its_usual_name():
+    assert Ratings.from_any(FRAME, DOMAIN, columns={"user": None, "rating": "rating"}).n_ratings == 1
 
 
 def test_a_large_delta_gives_a_warning_in_python_too():
