@@ -49,7 +49,7 @@ def predict(
     pairs
         A table with a column of users and one of items.
     out
-        File for the predictions: Parquet, marked private inside, or CSV where its name ends so.
+        File for the predictions: Parquet, marked private inside, or CSV if its name ends in .csv.
     """
     trained = load(model)
     if trained.scores == "likes":

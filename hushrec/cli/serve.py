@@ -68,7 +68,7 @@ def serve(
     at_most
         Most items of one value in every list, as in --at-most brand=2; repeatable. A request may lower it.
     workers
-        Processes. Each holds the models and has the limits.
+        Number of processes. Each holds the models, and the limits count for each.
     server_name
         Name by which clients reach the server.
     origin

@@ -7,8 +7,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
+
+from cyclopts import Parameter
 
 from hushrec.checks import plural
 from hushrec.cli import output
@@ -48,7 +50,8 @@ def servers_init(
     /,
     *,
     model: ModelName | None = None,
-    n_users: Users | None = None,
+    n_users: Annotated[Users, Parameter(help="Number of users, for a model that is tuned to it.")]
+    | None = None,
     settings: Settings = (),
     seed: Seed = 0,
     promise: Promise,

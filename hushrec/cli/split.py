@@ -63,7 +63,7 @@ def split(
     test_share
         Part of all ratings that the test gets, at random: train.parquet and test.parquet.
     leave_out
-        Number of random ratings of each user with more that the test gets.
+        Number of random ratings that the test gets of each user who has more.
     leave_last
         The test gets the last rating of each user who has two or more; needs a time column.
     test_users

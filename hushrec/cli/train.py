@@ -74,7 +74,7 @@ def train(
     out
         File for the model.
     like_threshold
-        Ratings from here up are likes: 4 on 1 to 5.
+        Ratings from here up are likes; by default 4 on a scale from 1 to 5.
     season
         Train a new model in the next week of an open season.
     attendance
