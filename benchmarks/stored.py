@@ -43,7 +43,7 @@ MEASURED = {
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
     "scaling.jsonl": ("docs/guides/scaling.md", "56fa4f7"),
-    "seasons.txt": ("docs/guides/seasons.md", "bfb0709"),
+    "seasons.txt": ("docs/guides/seasons.md", "6e76f2c"),
 }
 #: Files of the frontier, and those that `make trust` and `make mutants` write.
 CHECKED = {"frontier.json", "frontier.parquet", "mutants.csv", "trust.json"}
