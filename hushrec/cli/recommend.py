@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from functools import partial
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -110,13 +109,7 @@ def recommend(
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else table_file(out, inputs, force)
-    read = partial(reading.read, times=True) if next else reading.open
-    rows_or_store: Any = read(history, trained.domain)
-    if all_users and not rows_or_store.n_ratings:
-        raise InputError(
-            f"{history!r} holds no usable rating, so there is no user to serve; `hushrec check` shows which"
-            " rows are used."
-        )
+    rows_or_store = _read(history, trained.domain, reading, next, all_users)
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -156,6 +149,16 @@ def _known(domain: Domain, **paths: str | None) -> dict[str, list[Any]]:
             if known.skipped:
                 output.note(f"{option}{known.skipped.removeprefix(name)}")
     return lists
+
+
+def _read(history: str, domain: Domain, reading: Reading, timed: bool, all_users: bool) -> Any:
+    rows = reading.read(history, domain, times=True) if timed else reading.open(history, domain)
+    if all_users and not rows.n_ratings:
+        raise InputError(
+            f"{history!r} holds no usable rating, so there is no user to serve; `hushrec check` shows which"
+            " rows are used."
+        )
+    return rows
 
 
 def _skipped(user: str, history: str, domain: Domain, reading: Reading) -> int:

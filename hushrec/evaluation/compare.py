@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from inspect import signature
 from pathlib import Path
@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, check_relevant, evaluate, relevant, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.evaluation.user_metrics import K
-from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
+from hushrec.privacy import Accountant, Budget, Gaussian, Release, Reservation, epsilon_of, total_mu
 from hushrec.progress import progress_bar
 from hushrec.registry import ESTIMATORS
 from hushrec.training.estimator import Estimator
@@ -331,12 +331,9 @@ def compare(
         relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
-    rows, charged, whole = list[dict[str, Any]](), list[float](), [_whole(budget) for _, budget, _ in runs]
+    rows, charged = list[dict[str, Any]](), list[float]()
     words: dict[str, Any] = {"allow_composition": allow_composition}
-    if ledger is not None and on_price is not None:
-        ledger.check(dataset, whole, **words)  # a refusal, or a "no", writes no ledger
-        on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
-    with nullcontext() if ledger is None else closing(ledger.reserve(dataset, whole, **words)) as reservation:
+    with _reserved(ledger, dataset, [budget for _, budget, _ in runs], on_price, words) as reservation:
         words |= {"ledger": ledger, "dataset": dataset, "reservation": reservation}
         for name, budget, draw in _shown(runs, progress):
             accountant = Accountant(budget, data_is_public=data_is_public, **words)
@@ -361,6 +358,23 @@ def compare(
         relevant_from=relevant_from,
         purchases=test_ratings.purchases,
     )
+
+
+def _reserved(
+    ledger: Ledger | None,
+    dataset: str,
+    budgets: Sequence[Budget],
+    on_price: Callable[[int, float], None] | None,
+    words: Mapping[str, Any],
+) -> AbstractContextManager[Reservation | None]:
+    """Reserve the budgets of all runs; a refusal, or a "no" to the price, writes no ledger."""
+    if ledger is None:
+        return nullcontext()
+    whole = [_whole(budget) for budget in budgets]
+    if on_price is not None:
+        ledger.check(dataset, whole, **words)
+        on_price(len(budgets), epsilon_of(total_mu(budget.mu for budget in budgets), budgets[0].delta))
+    return closing(ledger.reserve(dataset, whole, **words))
 
 
 def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[tuple[str, Budget, int]]:
