@@ -8,6 +8,7 @@ import pytest
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
 from hushrec.audit.canaries import canaries
 from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular, PrivateALS
 from hushrec.privacy import Budget, mu_of_pure
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
@@ -33,6 +34,12 @@ def test_a_tenth_of_the_noise_is_caught(name, epsilon, record_property):
     result = canaries(ESTIMATORS[name], Budget(epsilon, 1e-5), n_canaries=1000, noise=Scaled(0.1))
     assert result.violated, result.text()
     record_property("controls caught", 1)
+
+
+@pytest.mark.parametrize("budget", [Budget(1.0, 1e-5, "rating", "replace"), Budget(math.inf, 1e-5)])
+def test_canaries_are_users_of_a_finite_claim(budget):
+    with pytest.raises(InputError, match="canaries are users: pass a budget for users with a finite"):
+        canaries(Popular(), budget)
 
 
 def test_the_scores_are_those_of_the_claim():

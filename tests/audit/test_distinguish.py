@@ -134,6 +134,14 @@ def test_a_pure_claim_is_that_of_its_releases(mechanism):
     assert distinguish(estimator, budget, runs=8000, noise=Scaled(0.5)).violated
 
 
+def test_a_refuted_epsilon_or_mu_alone_refutes_a_claim():
+    found = distinguish(SINGLE["popular"].estimator, Budget(1.0, 1e-5), runs=10)
+    for mu, epsilon, violated in ((0.1, 0.9, False), (0.1, 1.1, True), (found.claimed_mu + 0.1, 0.9, True)):
+        one = replace(found, mu_bound=mu, figures={"epsilon_lower_bound": epsilon})
+        assert (one.violated, one.to_dict()["violated"]) == (violated, violated)
+        assert ("VIOLATED: the claim is refuted" in one.text()) == violated
+
+
 def test_the_worst_pair_is_as_far_apart_as_charged():
     for case, relation in ((SINGLE["popular"], "add-remove"), (SINGLE["global-mean"], "replace")):
         budget = Budget(5.0, 1e-6, relation=relation)

@@ -304,6 +304,8 @@ def test_tokens_of_servers_and_nodes_are_compared_whole(ratings):
     for name, token in ((known, own[:-1]), (known, own + "x"), (known, ""), ("nobody", own), ("nobody", "")):
         with pytest.raises(Refusal, match="no node of this name with this token"):
             server.answer("GET", ["node", name], token, b"")
+        with pytest.raises(Refusal, match="no node of this name with this token"):
+            server.admit("POST", ["share", name, "0", "0" * 64], token, 1 << 20)
     assert server.answer("GET", ["node", known], own, b"")
 
 
@@ -316,6 +318,55 @@ def test_the_statement_has_both_promises(ratings):
     for who, epsilon in (("either server", 5), ("everybody else", everybody)):
         line = next(each for each in model.privacy.against if f"against {who}" in each)
         assert f"epsilon = {epsilon:.6g} at delta = 1e-06 (unit: user, relation: add-remove)" in line
+
+
+def test_the_statement_counts_the_other_runs_of_a_servers_ledger(few, tmp_path):
+    """Oracle: mu of both runs, by the root of the sum of squares."""
+    ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
+    world = World(hushrec.Popular(), few, ledgers=ledgers)
+    for ledger in ledgers:
+        ledger.charge("default", "another run", world.agreement.plan.releases[0])
+    summary, mu = world.train().privacy.ledger, world.agreement.plan.mu * math.sqrt(2)
+    assert (summary.runs, summary.mu) == (2, pytest.approx(mu))
+    assert summary.epsilon == pytest.approx(epsilon_of(mu, 1e-6))
+
+
+def test_a_list_of_nodes_in_another_order_is_the_same_list(few):
+    world = World(hushrec.Popular(), few)
+    nodes = world.lines[0].server.settings.nodes
+    world.start(0, nodes=dict(reversed(nodes.items())))
+    world.settle()
+    assert world.answer(0) == "answered"
+
+
+def test_shares_are_on_the_disk_before_a_round_is_closed(few, monkeypatch):
+    """A power cut after the close would else lose shares that both servers count."""
+    world, done = World(hushrec.Popular(), few), []
+    world.settle()
+    world.answer(0)
+    put, sync = book.Book.put, os.fsync
+
+    def synced(handle):
+        done.append(os.readlink(f"/proc/self/fd/{handle}").rpartition("/")[2])
+        sync(handle)
+
+    monkeypatch.setattr(book.os, "fsync", synced)
+    monkeypatch.setattr(book.Book, "put", lambda self, name, raw: (done.append(name), put(self, name, raw)))
+    world.pass_time()
+    world.lines[0].server.step()
+    assert "shares-0" in done[: done.index("held-0")]
+
+
+def test_a_closed_round_is_shown_to_no_node(few):
+    """A node that asks meanwhile is not charged for a share that comes too late."""
+    world = World(hushrec.Popular(), few)
+    world.settle()
+    world.answer(0)
+    world.pass_time()
+    one = world.lines[0].server
+    while one._progress.collecting.held is None:
+        one.step()
+    assert one.answer("GET", ["state"], "", b"").round == () and world.answer(1) == "waiting"
 
 
 def view_of_the_first(world):

@@ -334,9 +334,24 @@ LEDGERS = [  # charges
         "privacy/test_statement.py::test_the_meaning_counts_the_weeks_that_a_season_still_promises[True]",
         "privacy/statement:PrivacyStatement._together",
         "book.promised or 0.0, book.epsilon", "book.epsilon"),
+    bug("a charge that does not hold the hash of the one before",
+        f"{LEDGER}::test_a_charge_that_was_changed_with_its_hash_breaks_the_chain",
+        "privacy/schema:Book.verified", "row[-2] != previous or ", ""),
+    bug("the largest budget of a data set under two names",
+        f"{LEDGER}::test_a_ledger_with_two_spellings_counts_them_together", "privacy/schema:Book.dataset",
+        "[min(column) for", "[max(column) for"),
+    bug("a season under another spelling that reserves nothing",
+        f"{LEDGER}::test_a_season_under_another_spelling_keeps_what_it_reserved",
+        "privacy/schema:Book.open_seasons", "self.spellings(dataset)", "[dataset]"),
+    bug("a number of users paid in addition to a fraction of the budget",
+        "training/test_estimator.py::test_a_fraction_of_a_budget_pays_for_the_number_of_users_too",
+        "training/run:train", "part = min(part - (before - left), left)", "part = left"),
 ]  # fmt: skip
 
 NODES = [  # two servers and partitions
+    bug("shares counted that a power cut can lose",
+        f"{TWO}::test_shares_are_on_the_disk_before_a_round_is_closed",
+        "engines/two_servers/server:CollectingServer._collect", "now.shares.seal()", "pass"),
     bug("a node of no name that has the empty token",
         f"{TWO}::test_tokens_of_servers_and_nodes_are_compared_whole",
         "engines/two_servers/server:CollectingServer._check_node",
@@ -762,6 +777,16 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
 ]  # fmt: skip
 
 SEASONS = [
+    bug("a week charged to a closed data set", f"{WEEKLY}::test_a_closed_data_set_is_charged_no_week",
+        "privacy/ledger:Ledger.charge",
+        "rules.open_to(book, dataset, release.unit, release.relation)", "pass"),
+    bug("digests of weekly models not under the hash of the head",
+        f"{WEEKLY}::test_a_changed_digest_of_a_weeks_model_is_found", "privacy/schema:Book.tables",
+        '(*ordered, "models ORDER BY charge")', "ordered"),
+    bug("a model of a week's first release alone continues",
+        f"{WEEKLY}::test_a_model_goes_on_in_the_ledger_that_it_was_charged_to",
+        "privacy/schema:Book.has_last_charge", "rows[-1].hash == week.charge",
+        "week.charge in [row.hash for row in rows]"),
     bug("an attendance that two trainings read at once",
         f"{COUNTED}::test_two_trainings_at_once_do_not_both_read_a_count",
         "privacy/attendance:Attendance._alone",

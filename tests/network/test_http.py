@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,6 +146,34 @@ def test_nothing_is_logged(caplog, capfd):
     assert not [record for record in caplog.records if record.name.startswith(("uvicorn", "httpx"))]
 
 
+def test_a_refusal_is_kept_by_no_cache():
+    def answer(*_):
+        raise Refusal(403, "Not for you.")
+
+    with Service(answer) as service, opened(service.url, "GET /x HTTP/1.1") as connection:
+        head = b"".join(iter(lambda: connection.recv(65536), b"")).lower()
+    assert b" 403 " in head and b"cache-control: no-store" in head and b"connection: close" in head
+
+
+def test_patience_is_for_all_attempts_together(monkeypatch):
+    """Oracle: a clock that only sleeping moves."""
+    now, asked = [0.0], []
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda pause: now.__setitem__(0, now[0] + pause))
+    monkeypatch.setattr(transport, "time", clock)
+    connection = Connection("http://127.0.0.1:1", patience=10.0)
+
+    def busy(*_):
+        asked.append(now[0])
+        assert len(asked) < 100
+        return 503, b"{}"
+
+    monkeypatch.setattr(connection, "_exchange", busy)
+    with pytest.raises(transport.TransportError):
+        connection.get(Accepted, "x")
+    assert len(asked) > 5 and 7.0 < asked[-1] <= 10.0
+    connection.close()
+
+
 def test_a_service_ends_while_nodes_wait():
     """A request that takes half a second is answered first; one that would take a minute is cut off."""
     release, answers = threading.Event(), []
@@ -203,6 +232,8 @@ def test_a_request_is_refused_before_its_body_is_read():
             assert code(long) == 413
         with opened(service.url, "GET /friend HTTP/1.1\r\nContent-Length: 1") as odd:
             assert code(odd) == 413
+        with opened(service.url, "POST /friend HTTP/1.1\r\nTransfer-Encoding: chunked") as chunks:
+            assert code(chunks) == 411  # of a length that nobody knows
         assert asked == [("POST", ["stranger"], "", 900)]
         came.acquire()
         with opened(service.url, post("friend", 900)) as first:

@@ -174,6 +174,9 @@ def test_what_is_left_of_a_budget_and_parts_of_it():
     """Killed: a share of the whole budget, and noise for what rounding leaves of one."""
     accountant = Accountant(BUDGET)
     assert (accountant.remaining_fraction, accountant.part(), accountant.part(0.5)) == (1.0, 1.0, 0.5)
+    for share in (-0.1, 1.1, math.nan):
+        with pytest.raises(InputError, match="share"):
+            accountant.part(share)
     accountant.release(user(0.0), BUDGET.share(0.3), "a")
     assert accountant.remaining_fraction == pytest.approx(0.7, rel=1e-12)
     assert accountant.part(0.5) == pytest.approx(0.35, rel=1e-12)

@@ -465,6 +465,14 @@ def test_a_training_that_still_runs_is_left_alone(path, monkeypatch):
             toy(path, resume=True)
 
 
+def test_a_charge_that_is_refused_leaves_no_part_of_a_value(path, monkeypatch):
+    plan, accountant = plan_of(), Accountant(BUDGET, ledger=Ledger(path))
+    monkeypatch.setattr(Ledger, "charge", lambda *_, **__: (_ for _ in ()).throw(LedgerError("full")))
+    with pytest.raises(LedgerError, match="full"), accountant.training(plan):
+        accountant.release(Bounded(np.ones(3), counted(1.0)), plan.releases[0].mechanism, "first")
+    assert [each.suffix for each in Ledger(path).trainings.iterdir()] == [".json"]
+
+
 @pytest.mark.skipif(os.name != "posix", reason="folders cannot be synced")
 def test_a_power_cut_loses_nothing_that_was_used(path, monkeypatch):
     """The header is on the disk before the first charge, each value before the ledger names it."""

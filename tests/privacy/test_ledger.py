@@ -1,6 +1,7 @@
 """The ledger: its refusals, its recovery, and that it fails closed (trust tests D1, D2, D3)."""
 
 import contextlib
+import hashlib
 import json
 import math
 import os
@@ -240,6 +241,24 @@ def test_tampering_is_found(path, tmp_path, tampering, no_noise, record_property
     with pytest.raises(LedgerError):
         release_once(Ledger(path))
     record_property("failures", 2)
+
+
+def test_a_charge_that_was_changed_with_its_hash_breaks_the_chain(path, no_noise):
+    """The next charge holds the hash that it had. Oracle: SHA-256 of the row in JSON."""
+    ledger = Ledger(path)
+    for run in range(3):
+        ledger.charge("default", f"run {run}", share(0.1))
+    change(path, "UPDATE charges SET mu = mu / 2 WHERE id = 2")
+    with sqlite3.connect(path) as connection:
+        (row,) = connection.execute("SELECT * FROM charges WHERE id = 2")
+    connection.close()
+    change(
+        path,
+        "UPDATE charges SET hash = ? WHERE id = 2",
+        hashlib.sha256(json.dumps(row[:-1]).encode()).hexdigest(),
+    )
+    with pytest.raises(LedgerError, match="hash chain"):
+        Ledger(path)
 
 
 def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, no_noise, record_property):
@@ -667,6 +686,12 @@ def test_a_file_that_keeps_a_promise_has_one_name(path, tmp_path, monkeypatch, k
     monkeypatch.setattr(disk, "_MOUNTS", mounts)
     with pytest.raises(HushrecError, match="mounted apart from its folder .*mount the whole folder"):
         keeps(path)
+    for beside in ("-wal", "-shm", ".trainings") if keeps is keeps_ledger else ():
+        mounts.write_text(f"4 1 0:3 /a {escaped}{beside} rw - x x rw\n")
+        (there := path.with_name(path.name + beside)).mkdir()
+        with pytest.raises(LedgerError, match="mounted apart from its folder"):
+            keeps(path)
+        there.rmdir()
     mounts.write_text(f"4 1 0:3 /a {path.parent} rw - x x rw\n")
     assert path.read_bytes() == before
     (tmp_path / "link").symlink_to(path.parent)
@@ -714,7 +739,11 @@ def test_a_ledger_with_two_spellings_counts_them_together(path, monkeypatch):
         before.setattr(schema, "looks", str)
         for name, part in zip(ALIKE[:3], (0.5, 0.2, 0.2), strict=True):
             ledger.charge(name, "run", share(part))
-        ledger.open_dataset(ALIKE[1], BUDGET)
+        for name, budget in zip(ALIKE, (Budget(50.0, 1e-6), BUDGET), strict=False):
+            ledger.open_dataset(name, budget)
+    reservation = ledger.reserve(ALIKE[0], [share(0.04)])
+    assert all(ledger.summary(name).running == pytest.approx(0.04 * BUDGET.mu**2) for name in ALIKE[:3])
+    reservation.close()
     for name in ALIKE[:3]:
         summary = ledger.summary(name)
         assert summary.charges == 3 and summary.mu**2 == pytest.approx(0.9 * BUDGET.mu**2)
@@ -726,6 +755,19 @@ def test_a_ledger_with_two_spellings_counts_them_together(path, monkeypatch):
     ledger.close_dataset(ALIKE[2])
     with pytest.raises(BudgetError, match="was closed"):
         ledger.charge(ALIKE[0], "third", share(0.01))
+
+
+def test_a_season_under_another_spelling_keeps_what_it_reserved(path, monkeypatch):
+    ledger = Ledger(path)
+    with monkeypatch.context() as before:
+        before.setattr(schema, "looks", str)
+        ledger.charge(ALIKE[0], "run", share(0.1))
+        ledger.open_dataset(ALIKE[0], BUDGET)
+        ledger.open_season(ALIKE[1], Season(Budget(epsilon_of(BUDGET.mu * math.sqrt(0.5), 1e-6), 1e-6)))
+    assert ledger.summary(ALIKE[0]).reserved == pytest.approx(0.5 * BUDGET.mu**2)
+    ledger.charge(ALIKE[0], "run", share(0.35))
+    with pytest.raises(BudgetError, match="over all its runs"):
+        ledger.charge(ALIKE[0], "run", share(0.1))
 
 
 def test_a_summary_in_words_and_in_json(path):

@@ -31,6 +31,7 @@ from hushrec.privacy import (
     counted,
     epsilon_of,
 )
+from hushrec.privacy.schema import Book
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training.gate import LocalGate
 
@@ -262,6 +263,20 @@ def test_a_reservation_keeps_the_failures_of_choices_to_come(tmp_path):
             ledger.charge("default", "another", release)
         ledger.charge("default", "run", release, step=step, reservation=reservation)
     reservation.close()
+
+
+def test_a_reservation_that_cannot_be_written_leaves_no_file_and_closes_no_other(ledger, monkeypatch):
+    plan, locks = plan_of(0.1), lambda: list(ledger.trainings.glob("*.lock"))
+    held = ledger.reserve("default", plan.releases)
+    with monkeypatch.context() as full:
+        full.setattr(Book, "put_reservation", lambda *_: (_ for _ in ()).throw(OSError(28, "No space")))
+        for reservation in (None, held):
+            with pytest.raises(LedgerError):
+                ledger.reserve("default", plan.releases, reservation=reservation)
+            assert len(locks()) == 1
+    assert ledger.summary("default").running == pytest.approx(0.1 * BUDGET.mu**2)
+    held.close()
+    assert not locks() and ledger.summary("default").running == 0
 
 
 def test_a_comparison_reserves_all_its_runs(ledger, monkeypatch):

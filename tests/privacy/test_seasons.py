@@ -162,9 +162,42 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
     changed = replace(first, week=replace(first.week, charge="0" * 64))  # the same run, another way
     with pytest.raises(InputError, match="is not in the ledger"):
         SeasonAccountant(SEASON, changed, ledger=ledger).check(plan_of(SEASON))
+    for ask in (other.wrote, other.check_model):
+        with pytest.raises(InputError, match="week 1 of season '1' is not in the ledger"):
+            ask(here.week, "0" * 64)
+    half = SeasonAccountant(SEASON, here, ledger=ledger)
+    spend(half, 0.5)
+    early = half.statement()
+    spend(half)
+    with pytest.raises(InputError, match="is not in the ledger"):  # a model of its first release alone
+        SeasonAccountant(SEASON, early, ledger=ledger).check(plan_of(SEASON))
     other.open_season("shop", Season(BUDGET, decay=0.8), allow_composition=False)
     with pytest.raises(InputError, match="another one in the ledger"):
         SeasonAccountant(SEASON, ledger=other, dataset="shop").check(plan_of(SEASON))
+
+
+def test_a_changed_digest_of_a_weeks_model_is_found(path, ledger):
+    first = SeasonAccountant(SEASON, ledger=ledger)
+    spend(first)
+    first.wrote(SimpleNamespace(digest="0" * 64))
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("UPDATE models SET digest = ?", ("1" * 64,)).rowcount == 1
+    connection.close()
+    with pytest.raises(LedgerError, match="changed or damaged"):
+        Ledger(path)
+
+
+def test_a_closed_data_set_is_charged_no_week(ledger, path):
+    begun = SeasonAccountant(SEASON, ledger=ledger)
+    spend(begun, 0.5)
+    ledger.close_dataset("default")
+    for charge in (
+        lambda: spend(begun),
+        lambda: SeasonAccountant(SEASON, ledger=ledger).check(plan_of(SEASON)),
+    ):
+        with pytest.raises(BudgetError, match="was closed"):
+            charge()
+    assert len(charges(path)) == 1
 
 
 # reserves of a season
@@ -335,6 +368,8 @@ def test_a_week_is_run_once(ledger, path):
     one, other = (SeasonAccountant(SEASON, first, ledger=ledger) for _ in range(2))
     assert one.part() == pytest.approx(SEASON.fraction)  # what a week leaves is not the next one's
     ledger.check_week(one.week, plan_of(SEASON).releases)
+    with pytest.raises(BudgetError, match="was run already"):  # in a copy of this ledger
+        ledger.check_week(one.week, plan_of(SEASON).releases, made=1)
     spend(one, 0.5)
     with pytest.raises(BudgetError, match="was run already"):
         ledger.check_week(one.week, plan_of(SEASON).releases)
@@ -393,6 +428,25 @@ def test_a_gap_is_days_from_the_last_week_that_wrote_a_model(path, monkeypatch):
     assert len(charges(path)) == 3
     with pytest.raises(InputError, match="there it is season '1'.*0.9 times the one before, 6 days apart"):
         spend(SeasonAccountant(SEASON, ledger=ledger))
+
+
+def test_a_gap_begins_with_the_first_charge_of_a_week(path, monkeypatch):
+    """A long training delays no other."""
+    for module in ("ledger", "ledger_rules"):
+        monkeypatch.setattr(f"hushrec.privacy.{module}.datetime", Clock)
+    monkeypatch.setattr(Clock, "days", 0.0)
+    ledger, season = Ledger(path), replace(SEASON, gap=6.0)
+    ledger.open_season("default", season)
+    first = SeasonAccountant(season, ledger=ledger)
+    spend(first, 0.5)
+    Clock.days = 5.0
+    spend(first)
+    first.wrote(SimpleNamespace(digest="0" * 64))
+    second = SeasonAccountant.following(first.statement(), ledger=ledger)
+    with pytest.raises(BudgetError, match="is too soon"):
+        second.check(plan_of(season))
+    Clock.days = 6.01
+    second.check(plan_of(season))
 
 
 def test_a_plan_says_what_a_users_trainings_cost_alone():
@@ -459,6 +513,7 @@ def test_what_a_ledger_says_of_a_season_is_what_was_charged(path):
     assert (second.dataset, second.week.number) == ("shop", 1)
     spend(second, 0.5)
     found, mu = ledger.season("shop", "1"), season.mu * math.sqrt(1 + season.weights[1] ** 2 / 2)
+    assert found.run == second.run != first.run
     said = found.to_dict()
     assert (said["name"], said["first"], said["decay"], said["begun"]) == ("1", 1 / 3, 0.9, 2)
     assert said["charged"]["charges"] == 2 and said["charged"]["mu"] == pytest.approx(mu)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.errors import BudgetError, InputError
+from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.privacy import Ledger
 from hushrec.training import named, run
 from tests.command_line import invoke
@@ -96,6 +96,15 @@ def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
         with pytest.raises(error, match=words):
             trained(**changes)
     assert Ledger("own.sqlite").summary("shop").epsilon == 0
+
+
+def test_ratings_of_nobody_stop_after_the_number_of_users() -> None:
+    """A hundredth of mu squared was charged."""
+    nobody = {"user": [], "item": [], "rating": []}
+    with pytest.raises(HushrecError, match="indistinguishable from 0, so training stopped after 1%"):
+        hushrec.train(nobody, items=ITEMS, rating_range=(1, 5), epsilon=5, delta=1e-6, ledger="n.sqlite")
+    summary = Ledger("n.sqlite").summary("default", 1e-6)
+    assert summary.charges == 1 and summary.mu == pytest.approx(hushrec.Budget(5, 1e-6).mu / 10)
 
 
 @pytest.mark.true("D6")

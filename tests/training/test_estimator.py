@@ -98,7 +98,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     store = Store.prepare(RATINGS, tmp_path / "s", RATINGS.domain)
     first = fit(accountant=SeasonAccountant(Season(BUDGET)))
     accountant = SeasonAccountant.following(first.privacy)
-    with pytest.raises(InputError, match="with their times; pass those, not a store[.]$"):
+    with pytest.raises(InputError, match="with their times; pass Ratings, not a store[.]$"):
         first.continue_training(store, accountant, since="2024-01-01")
     for given, end in (
         (BUDGET, "must be SeasonAccountant, not Budget; pass SeasonAccountant[.]following.*"),
@@ -242,6 +242,14 @@ def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> 
     nobody = RATINGS.rows(np.zeros(RATINGS.n_users, dtype=bool), keyed=True)
     free = Budget(math.inf, 1e-6)
     assert [release_user_count(each, Accountant(free)) for each in (RATINGS, nobody)] == [60, 1]
+
+
+def test_a_fraction_of_a_budget_pays_for_the_number_of_users_too() -> None:
+    accountant = Accountant(BUDGET, noise=SeededNoise(1))
+    named.train("private-als", RATINGS, accountant, budget_fraction=0.5)
+    parts = [(release.mu / BUDGET.mu) ** 2 for release in accountant.releases]
+    assert accountant.releases[0].label == "number of users" and parts[0] == pytest.approx(0.005)
+    assert math.fsum(parts) == pytest.approx(0.5)
 
 
 @pytest.mark.parametrize("option", ["budget_fraction", "seed"])
