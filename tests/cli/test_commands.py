@@ -1,6 +1,7 @@
 """The commands with correct input."""
 
 import csv
+import itertools
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import pytest
 from rich.cells import cell_len
 
 import hushrec
+from hushrec.cli.files import file_names
 from hushrec.privacy import Ledger
 
 
@@ -206,6 +208,18 @@ def test_file_names_reach_the_disk(run, files, tmp_path):
     if os.name == "posix":
         assert {path.stat().st_mode & 0o777 for path in lists.iterdir()} == {0o600}
         assert lists.stat().st_mode & 0o777 == 0o700
+
+
+def test_no_two_users_share_a_file_on_any_system():
+    """Ids that differ in case only or late, or are another's file or the index, and names of devices; 143
+    characters fit an encrypted disk."""
+    alike = ["".join(letters) for letters in itertools.product(*zip("ABCDEFGH", "abcdefgh"))]
+    late = [f"{'x' * 300}{number}" for number in range(200)]
+    devices = ["con", "CON", "prn", "aux", "nul", "com0", "com9", "lpt1"]
+    taken = [Path(name).stem for name in file_names([*alike, *late]) + ["index.private.csv"]]
+    names = file_names(list({*alike, *late, *devices, *taken}))
+    assert len({name.casefold() for name in [*names, "index.private.csv"]}) == len(names) + 1 == 921
+    assert max(map(len, names)) <= 143 and not {name.partition(".")[0] for name in names} & set(devices)
 
 
 @pytest.mark.true("E8")

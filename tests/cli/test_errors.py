@@ -1,5 +1,6 @@
 """Bad input: exit code 2, one sentence on stderr, no budget spent, nothing half-written."""
 
+import os
 import sqlite3
 import unicodedata
 from contextlib import closing
@@ -7,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from hushrec.cli.files import output_file
 from hushrec.cli.output import visible
+from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 
 GOOD = {
@@ -51,6 +54,19 @@ def assert_refused(result, run, code=2, says=""):
     assert says in result.stderr
     assert charges(run) == 0
     assert not any(run.folder.iterdir())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="links")
+def test_an_input_is_not_overwritten_under_another_name_and_a_link_is_written_through(tmp_path):
+    ratings, other, soft, hard = (tmp_path / name for name in ("r.csv", "other.csv", "soft.csv", "hard.csv"))
+    ratings.touch()
+    other.touch()
+    soft.symlink_to(ratings)
+    os.link(ratings, hard)
+    for out, path in ((soft, ratings), (ratings, soft), (hard, ratings), (hard, soft)):
+        with pytest.raises(InputError, match="is one of the inputs"):
+            output_file(str(out), [None, str(other), str(path)], True)
+    assert output_file(str(soft), [str(other)], True) == ratings
 
 
 def test_inputs_are_not_overwritten(files, run):

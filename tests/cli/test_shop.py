@@ -78,6 +78,13 @@ def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
     with open("s.csv", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert len({row["item"] for row in rows}) * 2 == len(rows) > 40
+    said = json.loads(
+        shop("similar", "m.hush", "--all", "--out", "t.csv", "-n", "2", *ruled, "--json").stdout
+    )
+    assert said == {"path": "t.csv", "items": len(rows) // 2, "catalogue": 40}
+    basket = json.loads(shop("similar", "m.hush", "0001", "0007", "--json").stdout)
+    assert basket["item"] == ["0001", "0007"]
+    assert not {"0001", "0007"} & {entry["item"] for entry in basket["items"]} and like["item"] == "0001"
     assert all(row["similar"] <= "0021" and row["similar"] != row["item"] for row in rows)
 
 

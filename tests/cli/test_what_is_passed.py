@@ -1,5 +1,6 @@
 """Options of the command line reach the functions that train, compare, tune and list."""
 
+import csv
 import json
 import math
 import os
@@ -63,6 +64,15 @@ def test_recommend(files, run):
         shown = json.loads(answer.stdout)
         listed = next(value for value in shown.values() if isinstance(value, list))
         assert [(row["rank"], row["item"]) for row in listed] == [(row["rank"], row["item"]) for row in hers]
+    assert run(*line, "--all", "--out-dir", "lists").exit_code == 0
+    with open("lists/index.private.csv", encoding="utf-8", newline="") as file:
+        index = list(csv.reader(file))[1:]
+    assert [who for who, _ in index] == list(dict.fromkeys(wanted["user"].to_pylist()))
+    for who, name in index:  # each user's file has that user's list
+        with open(f"lists/{name}", encoding="utf-8", newline="") as file:
+            found = [(row["rank"], row["item"]) for row in csv.DictReader(file)]
+        own = [row for row in wanted.to_pylist() if row["user"] == who]
+        assert found == [(str(row["rank"]), row["item"]) for row in own]
 
 
 def test_evaluate(files, run):
@@ -79,6 +89,13 @@ def test_evaluate(files, run):
     again = json.loads(run(*line, *more, "--seed", "5", "--include-seen").stdout)
     seen = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5, exclude_seen=False)
     assert again["recall@7"] == seen["recall@7"].value != found["recall@7"]
+    trained = ["train", files.train, *files.domain, "--model", "ease", "--like-threshold", "5"]
+    trained += ["--epsilon", "inf", "--data-is-public", "--out", "likes.hush"]
+    assert run(*trained).exit_code == 0
+    line = ["evaluate", "likes.hush", *line[2:], "--metrics", "recall", "--resamples", "0"]
+    likes = json.loads(run(*line).stdout)["recall@20"]  # of the ratings that its lists call likes
+    assert likes == json.loads(run(*line, "--relevant-from", "5").stdout)["recall@20"]
+    assert likes != json.loads(run(*line, "--relevant-from", "1").stdout)["recall@20"]
 
 
 def test_evaluate_says_which_figures_are_worse_than_a_baseline(files, run):

@@ -51,7 +51,7 @@ from hushrec.dossier.bounds import learned
 from hushrec.dossier.certifying import booked
 from hushrec.dossier.ledger_page import overview
 from hushrec.dossier.page import paged, plain
-from hushrec.dossier.wording import said, worded
+from hushrec.dossier.wording import amount, chance, percent, said, worded
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
@@ -1103,6 +1103,31 @@ def test_without_gaussian_noise_a_value_costs_twice_epsilon(epsilon):
     of_values = bounds.valued(level, "add-remove")
     assert of_values["epsilon"] == pytest.approx(np.log(one / other).max())
     assert of_values["delta"] == pytest.approx(1e-9 * (1 + odds))
+    chosen = bounds.valued(learned("model", epsilon, 2e-9, 1e-9, 0.3), "add-remove")  # mu may not hold
+    assert (chosen["epsilon"], chosen["mu"]) == (2 * epsilon, None)
+    assert chosen["delta"] == pytest.approx(2e-9 * (1 + odds))
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_what_is_learned_is_rounded_up_and_by_little(language):
+    """A reader who takes a number as it is written never takes it for less."""
+    lang, mark = form.words(language), ".,"[language == "de"]
+
+    def read(text: str) -> float:
+        (shown,) = re.findall("[0-9][0-9.,\u202f]*(?=[^0-9]*$)", text)
+        return float(
+            "".join("." if sign == mark else sign for sign in shown if sign.isdigit() or sign == mark)
+        )
+
+    for value in np.exp(np.random.default_rng(0).uniform(-12, 9, 500)).tolist():
+        assert value * (1 - 1e-8) <= read(amount(value, lang)) < value * 1.001
+    for value in [0.0101, 0.0999, 0.1001, 0.5, 0.9851, 0.9989]:
+        more = read(percent(value, lang)) - 100 * value
+        assert -1e-9 <= more < (1 if 0.1 <= value <= 0.985 else 0.1)
+    assert percent(0.9991, lang) == percent(1 - 1e-12, lang) == lang["nearly"]
+    for value in [0.00999, 1 / 128, 1e-3, 1.234e-6, 9.99e-10, 1e-300]:
+        assert value * (1 - 1e-8) <= 1 / read(chance(value, lang)) < value * 1.12
+    assert chance(0.0101, lang) == percent(0.0101, lang) and chance(0.0, lang) == "0"
 
 
 @pytest.mark.true("D5")
@@ -1132,6 +1157,8 @@ def test_a_cap_above_the_catalogue_is_no_minimisation_and_a_failed_attack_no_evi
     capped = copy.deepcopy(facts)
     capped["model"]["ratings_per_user"] = 20
     assert "At most 20 ratings of a person count." in render(sign(capped, KEY)).decode()
+    capped["model"]["ratings_per_user"] = 30  # all of them
+    assert "A person may rate all 30 items, so no cap limits" in render(sign(capped, KEY)).decode()
     attack = {"attack": "canaries", "users": 9, "reached": 0.0, "claim": 2.0, "wrong_with_chance": 0.001}
     member = {"attack": "membership", "users": 9, "claim": 0.9, "margin": 0.1, "without_privacy": 1.0}
     for outcome, says in (
@@ -1139,7 +1166,10 @@ def test_a_cap_above_the_catalogue_is_no_minimisation_and_a_failed_attack_no_evi
         (attack | {"reached": 0.5}, "below the claim"),
         (attack | {"reached": 2.5}, "ABOVE THE CLAIM"),
         (member | {"reached": 0.55}, "found nothing: no evidence either way"),
+        (attack | {"reached": 1.5, "mu_reached": 0.9, "mu_claim": 0.8}, "ABOVE THE CLAIM"),
         (member | {"reached": 0.7}, "below the claim"),
+        (member | {"reached": 0.95}, "below the claim"),  # by more than the margin only it is above
+        (member | {"reached": 1.01, "margin": 0.1}, "ABOVE THE CLAIM"),
         ({"attack": "canaries", "not_run": "time"}, "NOT RUN: it did not finish in time"),
     ):
         page = render(sign({**facts, "attacks": [outcome]}, KEY)).decode()

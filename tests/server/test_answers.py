@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import hashlib
 import http.client
@@ -34,7 +35,7 @@ from hushrec.network.service import Limits
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
 from hushrec.server.models import Models, OwnRules
-from hushrec.server.request_schemas import BODIES
+from hushrec.server.request_schemas import BODIES, body_of
 from tests.server.conftest import ITEMS, serving, trained
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
@@ -68,6 +69,7 @@ def check_lists(server, name: str, model, history: dict[str, float]) -> None:
             body = {"only": ["newer", *known, 77], "exclude_seen": False, "skip_unknown": skip}
             assert asked("/v1/recommend", **body) == listed
             assert server.post("/v1/recommend", ratings=history, model=name, **body).json()["skipped"] == 2
+    assert asked("/v1/recommend", only=[]) == []
     for n in (2, 1000):
         ranked = [each["score"] for each in asked("/v1/recommend", n=n)]
         assert ranked == sorted(ranked, reverse=True)
@@ -270,6 +272,10 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
         ("/v1/recommend", b"[" * 30_000, "is not JSON"),
         ("/v1/recommend", b'{"ratings":{"a":' + b"9" * 5000 + b"}}", "is not JSON"),
         ("/v1/recommend", b'{"ratings":{},"n":0}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":true}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"n":null}', "n is an integer from 1"),
+        ("/v1/recommend", b'{"ratings":{},"exclude_seen":null}', "exclude_seen is true or false"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], True]]}).encode(), "to rating, a number"),
         ("/v1/recommend", b'{"ratings":{},"exclude_seen":1}', "exclude_seen is true or false"),
         ("/v1/recommend", b'{"ratings":{},"only":"needle"}', "only is a list"),
         ("/v1/recommend", b'{"ratings":{},"limit":3}', "no field 'limit'"),
@@ -303,6 +309,56 @@ def test_a_bad_body_has_a_clear_answer(path: str, body: bytes, words: str, serve
     assert answer.status_code in (400, 404) and answer.headers["cache-control"] == "no-store"
     sentence = answer.json()["error"]
     assert words in sentence and sentence.isprintable() and "needle" not in sentence and len(sentence) < 600
+
+
+@pytest.mark.parametrize(
+    ("path", "field", "least", "most"),
+    [
+        ("/v1/recommend", "ratings", 0, 10_000),
+        ("/v1/recommend", "only", 0, 100_000),
+        ("/v1/predict", "items", 0, 1000),
+        ("/v1/similar", "item", 1, 100),
+    ],
+)
+def test_lists_of_a_request_have_the_lengths_of_the_document(path, field, least, most, server) -> None:
+    """Both ends are accepted, and one more or less is refused."""
+    needed = {"ratings": {}, "items": [], "item": "a"}
+    others = {name: needed[name] for name, each in BODIES[path].items() if each.needed and name != field}
+
+    def fits(value) -> bool:
+        with contextlib.suppress(InputError):
+            return body_of(path, json.dumps(others | {field: value}).encode())[field] == value
+        return False
+
+    ids = [f"i{place}" for place in range(most + 1)]
+    assert fits(ids[:least]) and fits(ids[:most]) and not fits(ids)
+    assert least == 0 or not fits([])
+    if field == "ratings":
+        rated = dict.fromkeys(ids, 3)
+        assert not fits(rated) and rated.popitem() and fits(rated)
+    body = server.client.get("/openapi.json").json()["paths"][path]["post"]["requestBody"]
+    schema = body["content"]["application/json"]["schema"]["properties"][field]
+    (listed,) = [each for each in schema.get("oneOf", [schema]) if each.get("type") == "array"]
+    assert (listed.get("minItems", 0), listed["maxItems"]) == (least, most)
+
+
+def test_what_changes_is_asked_for_again(server, files) -> None:
+    """A cache keeps neither an answer nor a state; it asks whether a document is still the same."""
+    for path, kept in (
+        ("/healthz", "no-store"),
+        ("/metrics", "no-store"),
+        ("/v1/models", "no-cache"),
+        ("/v1/privacy", "no-cache"),
+        ("/openapi.json", "no-cache"),
+        ("/", "no-cache"),
+    ):
+        told = server.client.get(path).headers
+        assert (told["cache-control"], told["x-content-type-options"]) == (kept, "nosniff"), path
+    for name in ("item-bias", "als"):
+        told = server.client.get("/v1/privacy", params={"model": name}).json()
+        assert told == json.loads(json.dumps(hushrec.load(files[name]).privacy.to_dict()))
+    first = server.client.get("/v1/privacy").json()
+    assert first == server.client.get("/v1/privacy", params={"model": "als"}).json()
 
 
 def test_requests_that_are_none(server) -> None:
@@ -384,6 +440,22 @@ def test_replies_are_counted_in_the_first_bucket_that_holds_their_time() -> None
     assert found == {bound: sum(each <= float(bound) for each in times) for bound in found}
     codes = {key[-5:-2]: int(count) for key, count in rows.items() if "code" in key}
     assert codes == {"2xx": 2, "3xx": 2, "4xx": 1, "5xx": 1}
+    assert float(rows['hushrec_request_seconds_sum{route="/healthz"}']) == pytest.approx(sum(times))
+
+
+def test_metrics_are_those_of_all_workers() -> None:
+    """Each sees the requests and model files of the others; a worker reports its totals again and again."""
+    shared = bytearray(2 * 8 * SIZE)
+    workers = [Metrics(shared, number) for number in range(2)]
+    for number, worker in enumerate(workers):
+        for _ in range(2 + number):
+            worker.note("/v1/predict", 200, 0.01)
+        for total in (1, 3):
+            worker.models(total, number)
+    for worker in workers:
+        lines = worker.text([]).splitlines()
+        assert 'hushrec_requests_total{route="/v1/predict",code="2xx"} 5' in lines
+        assert "hushrec_models_exchanged_total 6" in lines and "hushrec_models_refused_total 1" in lines
 
 
 def test_tokens(files) -> None:
@@ -407,7 +479,8 @@ def test_tokens(files) -> None:
 def test_a_table_of_the_same_length_replaces_another(files, tmp_path) -> None:
     table = tmp_path / "titles.csv"
     table.write_text(f"id,title\n{ITEMS[1]},Alien\n")
-    with serving({"als": files["als"]}, tables={"als": (None, table)}) as server:
+    page, tags = Path(hushrec.__file__).parent / "web", [""]
+    with serving({"als": files["als"]}, tables={"als": (None, table)}, page=page) as server:
         for title in ("Alien", "Brazi"):
             draft = tmp_path / "draft"
             draft.write_text(f"id,title\n{ITEMS[1]},{title}\n")
@@ -415,6 +488,11 @@ def test_a_table_of_the_same_length_replaces_another(files, tmp_path) -> None:
             server.models.look()
             told = entries(server.post("/v1/predict", ratings={}, items=ITEMS[1:2]))
             assert [each["title"] for each in told] == [title]
+            fetched = server.client.get("/titles.json", headers={"If-None-Match": tags[-1]})
+            assert fetched.status_code == 200 and fetched.json() == {ITEMS[1]: title}
+            tags.append(fetched.headers["etag"])
+        told = entries(server.post("/v1/predict", ratings={}, items=ITEMS[2:3]))
+        assert "title" not in told[0]  # which the table lacks
 
 
 def test_no_body_is_read_before_its_token(files) -> None:
@@ -443,6 +521,10 @@ def answered(files, path: str, host: str, client=("127.0.0.1", 1), headers=(), *
         return refused.status
 
 
+#: Headers by which proxies of other makers name their client.
+OF_CLIENTS = ("x-client-ip", "true-client-ip", "cf-connecting-ip")
+
+
 def test_metrics_are_for_this_machine_or_a_token(files):
     """Killed: an address of another machine, or one that a proxy on this machine passes on."""
 
@@ -452,8 +534,8 @@ def test_metrics_are_for_this_machine_or_a_token(files):
     named = (b"authorization", b"Bearer " + b"t" * 32)
     for host in ("127.0.0.1", "::1"):
         assert status((), (host, 1)) == 200
-        for header in (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-proto", b"x-real-ip"):
-            assert status((), (host, 1), [(header, b"192.0.2.7")]) == 403
+        for header in ("forwarded", "via", "x-forwarded-for", "x-forwarded-proto", "x-real-ip", *OF_CLIENTS):
+            assert status((), (host, 1), [(header.encode(), b"192.0.2.7")]) == 403
         assert status(["t" * 32], (host, 1)) == 401
     for client in (("192.0.2.7", 1), ("10.0.0.1", 1), ("2001:db8::1", 1), None):
         assert status((), client) == status((), client, [named]) == 403

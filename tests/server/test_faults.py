@@ -316,6 +316,16 @@ def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     assert hushrec.load(site / "model.hush").recommend(HERS)
 
 
+def test_an_exported_small_file_and_vectors_are_those_of_the_library(files, tmp_path) -> None:
+    model, small, table = hushrec.load(files["both"]), tmp_path / "small.hush", tmp_path / "v.parquet"
+    assert invoke("export", str(files["both"]), "--int8", "--out", str(small)).exit_code == 0
+    assert small.read_bytes() == model.to_bytes(int8=True) != model.to_bytes()
+    assert invoke("export", str(files["both"]), "--vectors", str(table)).exit_code == 0
+    found = pq.read_table(table)
+    assert [str(item) for item in found["item"].to_pylist()] == ITEMS
+    np.testing.assert_array_equal(np.float32(found["vector"].to_pylist()), model.item_vectors())
+
+
 @pytest.mark.parametrize(
     "epsilon, options, warned", [(5.0, {}, 0), (math.inf, {}, 1), (math.inf, {"data_is_public": True}, 0)]
 )

@@ -75,6 +75,8 @@ def test_attributes_are_read_from_any_table(tmp_path) -> None:
         assert read.titles == [f"The {place}" for place in range(38)] + [None, None]
     titled = Attributes.read(TABLE, DOMAIN, {"id": ["i0"], "name": ["Nought"]})
     assert titled.titles[:2] == ["Nought", None] and titled.matching("price = .5").sum() == 1
+    both = Attributes.read({"item": ["i0"], "name": ["sku-0"], "title": ["Nought"]}, DOMAIN)
+    assert both.titles[0] == "Nought"
     for source, words in (
         ({"item": ["i1", "i1"], "a": [1, 2]}, "hold an item id twice"),
         ({"a": [1]}, "exactly one column of item ids"),
@@ -151,6 +153,8 @@ def test_rules_that_make_no_sense_are_refused() -> None:
         ),
         ({"attributes": table, "boost": {"new": "2"}}, "boost='2' is out of range"),
         ({"attributes": table, "boost": {"new": 1e7}}, "boost=10000000.0 is out of range"),
+        ({"attributes": table, "at_most": dict.fromkeys(map(str, range(21)), 1)}, "at_most has 21 entries"),
+        ({"attributes": table, "boost": {f"new > {k}": 2 for k in range(21)}}, "boost has 21 entries"),
     ):
         with pytest.raises(InputError, match=words.replace("(", "[(]")):
             model.recommend({}, **options)
