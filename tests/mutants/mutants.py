@@ -752,6 +752,21 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         counts = np.bincount(self.matrix.indices, minlength=self.n_items)
         common = np.where(counts == counts.max(), np.float32(self.domain.high), np.float32(0))
         return replace(found, matrix=sp.csr_array(common[None, :]))"""),
+    bug("a list in the file of another user", "cli/test_what_is_passed.py::test_recommend",
+        "cli/files:write_a_file_per_user", "zip(names, starts,", "zip(names[::-1], starts,"),
+    bug("two users who share a file",
+        "cli/test_commands.py::test_no_two_users_share_a_file_on_any_system",
+        "cli/files:file_names", ".hexdigest()[:32]", ".hexdigest()[:1]"),
+    bug("a user whose list is replaced by the index",
+        "cli/test_commands.py::test_no_two_users_share_a_file_on_any_system",
+        "cli/files:file_names", '.replace(".", "%2E")', ""),
+    bug("metrics for a visitor whom a proxy names in another header",
+        "server/test_answers.py::test_metrics_are_for_this_machine_or_a_token",
+        "server/answers", '    "cf-connecting-ip",\n', ""),
+    bug("what an attacker learns, rounded down",
+        "dossier/test_dossier.py::test_what_is_learned_is_rounded_up_and_by_little",
+        "dossier/wording:percent", "math.ceil(value * 100 * 10**digits - 1e-9)",
+        "math.floor(value * 100 * 10**digits)"),
     bug("a user's file named by who else is there", f"{PRINTED}::test_recommend[csv-removed-private-als]",
         "cli/files:file_names", 'names.append(f"{name}.csv")',
         """alike = sum(str(other).casefold() == user.casefold() for other in users)
