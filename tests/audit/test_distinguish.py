@@ -10,6 +10,7 @@ from scipy import stats
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.audit.distinguish import Pair, distance, distinguish, worst_pair
 from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
 from hushrec.models import Popular
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.one_bit import OneBitCompletion
@@ -132,6 +133,11 @@ def test_a_pure_claim_is_that_of_its_releases(mechanism):
     assert result.claimed_mu == estimator.plan(budget, DOMAIN).mu
     assert "epsilon = 1 at delta = 1e-06 (unit: rating, relation: replace)" in result.text()
     assert distinguish(estimator, budget, runs=8000, noise=Scaled(0.5)).violated
+
+
+def test_an_infinite_claim_is_not_tested():
+    with pytest.raises(InputError, match="An infinite epsilon claims nothing"):
+        distinguish(SINGLE["popular"].estimator, Budget(math.inf, 1e-5), runs=10)
 
 
 def test_a_refuted_epsilon_or_mu_alone_refutes_a_claim():

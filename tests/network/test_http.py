@@ -155,6 +155,26 @@ def test_a_refusal_is_kept_by_no_cache():
     assert b" 403 " in head and b"cache-control: no-store" in head and b"connection: close" in head
 
 
+@pytest.mark.parametrize("status", [425, 429, 503])
+def test_a_server_that_is_busy_says_when_to_ask_again(status):
+    def answer(*_):
+        raise Refusal(status, "Later.")
+
+    with Service(answer) as service, opened(service.url, "GET /x HTTP/1.1") as connection:
+        head = b"".join(iter(lambda: connection.recv(65536), b"")).lower()
+    assert f" {status} ".encode() in head and b"retry-after: 1\r\n" in head
+
+
+def test_no_proxy_of_the_environment_sees_a_message(monkeypatch):
+    with socket.socket() as nobody, Service(echo) as service:
+        nobody.bind(("127.0.0.1", 0))
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{nobody.getsockname()[1]}")
+        monkeypatch.delenv("NO_PROXY", raising=False)
+        monkeypatch.delenv("no_proxy", raising=False)
+        assert call(service.url, "x") == "GET x t"
+
+
 def test_patience_is_for_all_attempts_together(monkeypatch):
     """Oracle: a clock that only sleeping moves."""
     now, asked = [0.0], []

@@ -98,6 +98,18 @@ def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
     assert Ledger("own.sqlite").summary("shop").epsilon == 0
 
 
+def test_the_relation_is_that_of_the_promise_and_of_the_noise() -> None:
+    """Oracle: item weights of norm 1 differ by at most the root of 2 between two users."""
+    noise = {}
+    for relation in ("add-remove", "replace"):
+        words = {"model": "popular", "n_users": 120, "relation": relation, "ledger": f"{relation}.sqlite"}
+        privacy = trained(FRAME, **words).privacy
+        summary = Ledger(f"{relation}.sqlite").summary("default", 1e-6)
+        assert privacy.budget.relation == summary.relation == relation
+        noise[relation] = privacy.releases[0].noise_sd
+    assert noise["replace"] == pytest.approx(math.sqrt(2) * noise["add-remove"])
+
+
 def test_ratings_of_nobody_stop_after_the_number_of_users() -> None:
     """A hundredth of mu squared was charged."""
     nobody = {"user": [], "item": [], "rating": []}

@@ -244,6 +244,29 @@ def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> 
     assert [release_user_count(each, Accountant(free)) for each in (RATINGS, nobody)] == [60, 1]
 
 
+def test_a_statement_lists_what_its_promise_takes_as_public() -> None:
+    def public(ratings, budget=BUDGET):
+        privacy = run.statement(ItemBias(), ratings, Accountant(budget))
+        assert privacy.exact_arithmetic == budget.private
+        return [text for text in privacy.public if "rating" in text or "cells" in text or "rows" in text]
+
+    cap, rating = "cap on ratings per user", Budget(3.0, 1e-6, "rating")
+    likes = Ratings.from_any({"user": [1], "item": [1]}, Domain((1, 2), likes=True))
+    assert public(RATINGS) == public(RATINGS, Budget(math.inf, 1e-6)) == ["rating range", cap]
+    assert public(likes) == [cap]
+    assert public(RATINGS, rating) == ["rating range", cap, "which cells are observed"]
+    by_position = Ratings.from_any(RATINGS.matrix, RATINGS.domain)
+    assert public(by_position)[2].startswith("number of rows (user ids are row numbers")
+
+
+def test_users_chosen_by_hand_are_refused_where_they_are_private_alone() -> None:
+    chosen = RATINGS.rows(slice(0, 5))
+    run.check_users(chosen, Accountant(BUDGET, data_is_public=True))
+    run.check_users(chosen, Accountant(Budget(math.inf, 1e-6)))
+    with pytest.raises(InputError, match="were chosen by where, rows or for_users"):
+        run.check_users(chosen, Accountant(BUDGET))
+
+
 def test_a_fraction_of_a_budget_pays_for_the_number_of_users_too() -> None:
     accountant = Accountant(BUDGET, noise=SeededNoise(1))
     named.train("private-als", RATINGS, accountant, budget_fraction=0.5)
