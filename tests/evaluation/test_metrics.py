@@ -12,6 +12,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.intervals import Metric, estimates
+from hushrec.evaluation.metrics import shown
 from hushrec.evaluation.user_metrics import METRICS
 from hushrec.models import ALS, Model
 from hushrec.privacy import Accountant, Budget
@@ -200,6 +201,37 @@ def test_coverage_interval_is_centred_on_the_figure():
 
 
 def test_another_domain_is_refused():
-    other = Ratings.from_any((["a"], ["i1"], [3.0]), Domain(["i1"], rating_range=(1, 5)))
-    with pytest.raises(InputError, match="another catalogue"):
-        evaluate(trained(), table({}), other)
+    as_many = Domain([f"j{j}" for j in range(N_ITEMS)], rating_range=(1, 5))
+    for domain in (Domain(["i1"], rating_range=(1, 5)), as_many):
+        other = Ratings.from_any((["a"], [domain.items[0]], [3.0]), domain)
+        with pytest.raises(InputError, match="another catalogue"):
+            evaluate(trained(), table({}), other)
+
+
+def test_lists_of_what_comes_next_are_those_of_recommend() -> None:
+    """Hits, and lists before the history is left out, against lists of one user at a time."""
+    cells, model = random_cells(np.random.default_rng(5), 30), trained(5)
+    (users, items), times = zip(*cells), np.random.default_rng(6).permutation(len(cells))
+    columns = {"user": users, "item": items, "rating": list(cells.values()), "time": times}
+    history = Ratings.from_any(columns, model.domain, columns={"time": True})
+    next_lists, usual, others = [], [], {True: [], False: []}
+    for user in history.users:
+        own = sorted((row for row in zip(*columns.values()) if row[0] == user), key=lambda row: row[3])
+        timed = [row[1:] for row in own]
+        next_lists.append([each.item for each in model.recommend(timed, 2, next=True)])
+        usual.append([each.item for each in model.recommend(timed, 2)])
+        for next, lists in others.items():
+            lists.append(
+                tuple(each.item for each in model.recommend(timed, 2, next=next, exclude_seen=False))
+            )
+    assert list(map(set, next_lists)) != list(map(set, usual))
+    held = {(user, item): 5.0 for user, listed in zip(history.users, next_lists) for item in listed}
+    asked = ["recall", "different-lists", "commonest-first"]
+    result = evaluate(model, history, table(held), k=2, metrics=asked, next=True, resamples=0)
+    found = [metric.value for metric in result.metrics.values()]
+    figures = {}
+    for next, lists in others.items():
+        firsts = [listed[0] for listed in lists]
+        figures[next] = [len(set(lists)), max(map(firsts.count, firsts)) / len(firsts)]
+    assert found == pytest.approx([1, *figures[True]]) and figures[True] != figures[False]
+    assert shown("different-lists@3", 1234.0) == "1,234"
