@@ -152,3 +152,10 @@ print(lists.columns)
     rows, expected = printed[-1].split("\n")[0].split()
     assert int(rows) == int(expected) > 15_000
     assert "'user', 'item', 'rank', 'score', 'rating'" in printed[-1]
+
+
+def test_of_equal_ratings_no_order_of_a_stream_decides_the_sign_of_zero() -> None:
+    domain, zeros = Domain(["i"], rating_range=(-1, 1)), pa.array([0.0, -0.0])
+    for order in ([0, 1], [1, 0]):
+        rows = pa.table({"user": ["u", "u"], "item": ["i", "i"], "rating": zeros.take(pa.array(order))})
+        assert not np.signbit(Ratings.from_any(rows.to_reader(), domain).matrix.data[0])
