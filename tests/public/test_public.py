@@ -18,7 +18,7 @@ from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import item_vectors
-from hushrec.public.judging import judge
+from hushrec.public.judging import bagged, judge
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.recommend import PublicPart, Recommender
 from hushrec.training import named
@@ -417,6 +417,25 @@ def test_the_weight_shrinks_with_few_donors_and_with_their_agreement(n_donors: i
     assert found.agreement == pytest.approx(agreement)
     assert found.weight == pytest.approx(round(10 * agreement**2 * n_donors / (n_donors + 1)) / 10)
     assert (kind == "odd") == (0 < found.agreement < 0.9)
+    assert found.public["value"] < found.private["value"]
+
+
+def test_one_judge_decides_nothing() -> None:
+    assert [bagged(np.tile(np.arange(11.0)[::-1], (judges, 1))) for judges in (1, 2)] == [0, 1]
+
+
+def test_ratings_alone_judge_predictions_within_the_range_also_those_of_a_split() -> None:
+    """All ratings are 5, and so is each clipped prediction."""
+    domain = Domain(range(6), rating_range=(1, 5))
+    users, items = np.divmod(np.arange(18), 6)
+    table = {"user": users, "item": items, "rating": [None, *[5.0] * 17], "pieces": np.ones(18)}
+    donors = Ratings.from_any(table, domain, columns={"quantity": "pieces"})
+    donors, _ = next(iter(hushrec.data.k_folds(donors, 9, seed=0)))
+    assert np.isnan(donors.matrix.data).any()
+    arrays = {"center": np.float64(3), "item_bias": np.full(6, 100.0), "item_factors": np.zeros((6, 0))}
+    for external in (None, donors):
+        _, found = judge(Recommender(hushrec.ItemBias(), domain, arrays), donors, external, {})
+        assert found.private["value"] == 0
 
 
 def test_donors_help_lists_and_misleading_ones_hardly_count() -> None:
@@ -537,6 +556,11 @@ def test_the_private_file_under_another_name_is_not_public(kind, tmp_path, monke
         asked = invoke(*words.split(), "--public-ratings", f"{name}={kind}", "--ledger", "ledger.sqlite")
         assert "as private and as public" in asked.stderr
     assert not (tmp_path / "ledger.sqlite").exists()
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "part.csv").hardlink_to("rated.csv")
+    for private, public in (("tables", "tables/part.csv"), ("rated.csv", "tables")):
+        with pytest.raises(InputError, match="as private and as public"):
+            PublicRatings(**{kind: public}).apart_from(private)
 
 
 def test_a_donors_file_is_a_list_of_ids_or_refused(tmp_path) -> None:
@@ -629,6 +653,15 @@ def test_ratings_of_others_are_item_features() -> None:
         expected = axes[:, -1 - place] * np.sqrt(values[-1 - place])
         found = features[:, 3 + 8 + place - 1]
         assert abs(found[seen] @ expected[seen]) == pytest.approx(values[-1 - place], rel=1e-6)
+
+
+def test_vectors_are_those_of_the_rated_items_and_begin_with_the_log_of_their_ratings() -> None:
+    rows = Ratings.from_any(
+        (["u", "v", "u"], ["b", "b", "d"], [4, 5, 1]), Domain(list("abcd"), rating_range=(1, 5))
+    )
+    table = item_vectors(rows)
+    assert table["item"].to_pylist() == ["b", "d"]
+    assert [vector[0] for vector in table["vector"].to_pylist()] == pytest.approx(np.log([3, 2]))
 
 
 def test_few_public_rows_make_vectors_or_one_sentence() -> None:
