@@ -226,3 +226,11 @@ def test_ratings_of_low_rank_without_noise_are_fitted() -> None:
     hidden = Ratings.from_any((*(~known).nonzero(), truth[~known]), ratings.domain)
     found = ALS().fit(ratings, no_privacy()).predict_pairs(ratings, hidden)
     assert np.sqrt(np.mean((found - hidden.matrix.data) ** 2)) < 0.03
+
+
+def test_items_without_a_rating_do_not_change_the_ridge() -> None:
+    rows, ridges = small(), []
+    for more in ([], [f"more {place}" for place in range(30)]):
+        wide = Ratings.from_any(rows.to_arrow(), Domain([*rows.domain.items, *more], rating_range=(1, 5)))
+        ridges.append(ALS(rank=1, iterations=1).fit(wide, no_privacy()).arrays["regularization"])
+    assert ridges[0] == pytest.approx(ridges[1])

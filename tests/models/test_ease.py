@@ -103,3 +103,17 @@ def test_a_matrix_is_counted_in_any_blocks(rows: int, monkeypatch: pytest.Monkey
     np.testing.assert_allclose(model.arrays["pair_weights"], regressions(likes, 7.0)[:13, :13], atol=1e-7)
     assert model.item_bias == pytest.approx(1e-6 * likes.sum(axis=0) / likes.sum(axis=0).max(), abs=1e-15)
     assert model.arrays["center"] == 0 and model.arrays["supported"].tolist() == [1] * 13 + [0]
+
+
+def test_a_rating_below_the_threshold_moves_nothing() -> None:
+    rng = np.random.default_rng(0)
+    users, items = np.nonzero(rng.random((60, 9)) < 0.5)
+    domain = Domain(list(range(9)), rating_range=(1, 5))
+    model = EASE(like_threshold=4.0).fit(
+        Ratings.from_any((users, items, rng.integers(1, 6, len(users))), domain), no_privacy()
+    )
+    liked, item = {1: 4.0, 3: 5.0}, 7
+    found, alone = model.explain({0: 1.0, **liked, 2: 2.0}, item), model.explain(liked, item)
+    assert found.score == pytest.approx(alone.score)
+    moved, wanted = (dict(each[:2] for each in why.because) for why in (found, alone))
+    assert {place: moved.get(place, 0.0) for place in range(4)} == pytest.approx({0: 0, 2: 0, **wanted})

@@ -7,9 +7,9 @@ import pytest
 from scipy import optimize
 
 from hushrec.data import Domain, Ratings, realistic
-from hushrec.models import PrivateALS, UserLevelOneBit
+from hushrec.models import Model, PrivateALS, UserLevelOneBit
 from hushrec.models.one_bit_user import LabelUsers
-from hushrec.privacy import Budget, Season, SeasonAccountant
+from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
@@ -100,3 +100,18 @@ def test_a_week_on_the_same_rows_leaves_log_odds_about_as_they_were() -> None:
     second = first.continue_training(rows, accountant)
     assert second.arrays["center"] == pytest.approx(first.arrays["center"])
     assert np.abs(second.item_bias).mean() == pytest.approx(np.abs(first.item_bias).mean(), rel=0.15)
+
+
+def test_an_explanation_adds_up_to_the_log_odds() -> None:
+    """At the optimum a user's factors and offset are the sum of what each of their labels moves."""
+    domain, rng = Domain(list(range(6)), rating_range=(1, 5)), np.random.default_rng(0)
+    arrays = {
+        "item_factors": rng.standard_normal((6, 2)), "item_bias": rng.standard_normal(6),
+        "center": np.float64(0.3), "regularization": np.float64(2.0), "bias_regularization": np.float64(1.5),
+    }  # fmt: skip
+    model = Model(
+        UserLevelOneBit(threshold=3.0), domain, arrays, Accountant(Budget(math.inf, 1e-6)).statement()
+    )
+    why = model.explain({0: 5.0, 2: 1.0, 3: 4.0}, 4)
+    assert why.base == pytest.approx(0.3 + arrays["item_bias"][4])
+    assert why.base + sum(each.moved for each in why.because) == pytest.approx(why.score, abs=1e-3)
