@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from hushrec.data import Domain, Ratings, sample_per_user, split_ratings
-from hushrec.data.times import NO_TIME, encode_times, parse_time
+from hushrec.data.times import NO_TIME, encode_times, parse_time, unit_of
 from hushrec.errors import InputError
 from tests.data.hostile_cells import RATINGS, USERS
 from tests.data.test_rows_alone import CELLS, FORMS, columns_of, types, watched
@@ -217,3 +217,9 @@ def test_numbers_are_rounded_down_from_the_nearest_float_whatever_the_column() -
     for cell in (2**53 - 1, 2**53 + 1, 2**62, 2**62 + 1024, 2**63 - 1):  # the nearest float64, if within 2^62
         nearest = int(float(cell)) if float(cell) <= 2.0**62 else NO_TIME
         assert encode_times(pa.array([cell])).tolist() == [nearest] == [parse_time(cell)]
+
+
+def test_moments_before_1970_are_rounded_down_and_have_the_unit_of_their_size() -> None:
+    cell = "1969-12-31T23:59:58.5"
+    assert parse_time(cell) == encode_times(pd.Series([pd.Timestamp(cell)]))[0] == -2
+    assert unit_of(np.array([-(10**12), NO_TIME])) == unit_of(np.array([10**12])) == "milliseconds"

@@ -22,6 +22,9 @@ SCRIPTS = {
     "محفظة جلد / תיק עוֹר": "محفظة جلد תיק עוֹר",
     "가방 가죽 👜🧑\u200d🚀": "가방 가죽",
     "3 < 5 & <<< &;": "3 5",
+    "a &lt;b&gt; c": "a b c",
+    "\u210cut": "hut",  # a letter that has another case after NFKC only
+    "\u0390\u03b1": "\u0390\u03b1",  # one that case folding takes apart
 }
 
 
