@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushrec.data import Domain, Ratings
-from hushrec.data.features import named_item_table, read_item_features
+from hushrec.data.features import feature_scores, named_item_table, read_item_features
 from hushrec.errors import InputError
 from hushrec.serving import Attributes
 
@@ -261,3 +261,21 @@ def test_ids_of_128_bits_are_read_exactly_from_a_table_of_items(tmp_path) -> Non
             [2],
             [1],
         ]
+
+
+def test_scores_are_components_of_the_known_features() -> None:
+    """A missing feature counts as its mean over the items that have it, an item without any as nothing."""
+    features = np.random.default_rng(0).standard_normal((40, 3))
+    features[19:], features[:4, 0] = np.nan, np.nan
+    known, found = features[:19], feature_scores(features, 40)
+    standardised = np.nan_to_num((known - np.nanmean(known, axis=0)) / np.nanstd(known, axis=0))
+    wanted = np.sqrt(19) * np.linalg.svd(standardised)[0][:, 0]
+    assert found.shape == (40, 1) and not found[19:].any()
+    assert np.abs(found[:19, 0]) == pytest.approx(np.abs(wanted))
+
+
+def test_numbers_of_two_codes_are_two_words() -> None:
+    table = {"item": ["a", "b", "c", "d"], "brand_id": [7, 7, 1, 2], "group_id": [3, 4, 7, 7]}
+    near = Domain(list("abcd"), rating_range=(1, 5), item_features=table).item_words
+    assert (near.similarity > 0).sum(axis=1).tolist() == [1, 1, 1, 1]
+    assert near.items[:, 0].tolist() == [1, 0, 3, 2]
