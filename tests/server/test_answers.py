@@ -76,6 +76,8 @@ def check_lists(server, name: str, model, history: dict[str, float]) -> None:
     why = server.post("/v1/explain", ratings=history, item=ITEMS[4], model=name)
     explained = model.explain(history, ITEMS[4]) if predicts or model.scores == "likes" else None
     if explained is not None:
+        (listed,) = model.recommend(history, items=[model.domain.items[4]], exclude_seen=False)
+        assert explained.score == pytest.approx(listed.score)  # it explains the list
         because = [{"item": str(item), "moved": moved} for item, moved in explained.because]
         told = explained._asdict() | {"item": str(explained.item), "because": because}
         assert {key: value for key, value in why.json().items() if key in told} == told

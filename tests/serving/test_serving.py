@@ -222,6 +222,12 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
     assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
 
 
+def test_taste_dimensions_are_those_of_the_lists() -> None:
+    lists = with_arrays(served(scores="likes"), directions=np.int64(2))
+    assert served(lists=lists).directions == 2
+    assert served().directions is None and served("learned").directions == 0
+
+
 @pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 def test_vectors_rank_as_lists_do(kind: str) -> None:
     """A model, one with lists of another model, and one with items that do not exceed their noise."""
