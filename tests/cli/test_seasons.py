@@ -257,3 +257,16 @@ def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):
     found = call(*train, "--model", "private-frank-wolfe", "--out", "x.hush")
     assert found.exit_code == 2 and "does not support seasons" in found.stderr
     assert Ledger("ledger.sqlite").season("default", "1").charges == 0
+
+
+def test_several_open_seasons_are_closed_by_name(run):
+    for more in ([], ["--allow-composition"]):
+        line = ["season", "open", "--dataset", "shop", "--epsilon", "1", "--delta", "1e-6", *more]
+        assert run(*line).exit_code == 0
+    close = ["season", "close", "--dataset", "shop", "--json"]
+    refused = run(*close)
+    assert refused.exit_code == 2 and "has several open seasons; pass --name" in refused.stderr
+    for more, name in (["--name", "2"], "2"), ([], "1"):
+        told = json.loads(run(*close, *more).stdout)
+        assert told["name"] == name and told["closed"]
+        assert told["freed"] == pytest.approx(Budget(1, 1e-6).mu ** 2)  # nothing was trained

@@ -64,6 +64,9 @@ def test_recommend(files, run):
         shown = json.loads(answer.stdout)
         listed = next(value for value in shown.values() if isinstance(value, list))
         assert [(row["rank"], row["item"]) for row in listed] == [(row["rank"], row["item"]) for row in hers]
+    for who in (user, "nobody"):
+        said = " ".join(run(*line[:-1], "--user", who).stdout.split())
+        assert ("This is the list for new users" in said) == (who == "nobody")
     assert run(*line, "--all", "--out-dir", "lists").exit_code == 0
     with open("lists/index.private.csv", encoding="utf-8", newline="") as file:
         index = list(csv.reader(file))[1:]

@@ -125,6 +125,11 @@ def test_lists_keep_to_the_rules(kind: str) -> None:
             assert [-each.score for each in found] == sorted(-each.score for each in found)
             if not arrays:
                 assert [each.score for each in found] == pytest.approx([value[item] for item in listed[:6]])
+    for history in HISTORIES.values():  # of two boosts an item has the product
+        twice, once = {"odd": 3, "odd or not odd": 2}, {"odd": 6, "not odd": 2}
+        lists = [model.recommend(history, 9, attributes=table, boost=boost) for boost in (twice, once)]
+        assert [each[:1] for each in lists[0]] == [each[:1] for each in lists[1]]
+        np.testing.assert_allclose(*([each.score for each in found] for found in lists))
     batch = model.recommend_batch(ROWS, 3, attributes=table, where="colour = 'red'").to_pydict()
     assert batch["item"] and {colours[item] for item in batch["item"]} == {"red"} and "title" not in batch
     table["title"] = [item.upper() for item in ITEMS]
