@@ -10,7 +10,7 @@ import hushrec
 from hushrec.data import Domain, Ratings, k_folds, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
-from hushrec.evaluation.compare import LIKES_ALS
+from hushrec.evaluation.compare import LIKES_ALS, Comparison
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.training.named import train
 
@@ -192,3 +192,15 @@ def test_estimators_are_compared_as_they_are_one_s_own_too() -> None:
     model = Mine().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6), data_is_public=True))
     with pytest.raises(hushrec.ModelFileError, match=r"of 'mine', which is not among the models here"):
         hushrec.Model.from_bytes(model.to_bytes())
+
+
+def test_draws_are_summarised_for_each_model_and_epsilon() -> None:
+    cells = [(1.0, 0, 0.5, 3), (1.0, 1, 0.9, 1), (2.0, 0, 0.4, 7)]
+    names = ("epsilon", "draw", "rmse", "directions")
+    rows = [{"model": "a", **dict(zip(names, cell)), "rmse_low": 0.1, "rmse_high": 1.0} for cell in cells]
+    found = Comparison(tuple(rows), 1e-6, "user", "add-remove", 20, ("rmse",), True, 0.0)
+    figures = [
+        tuple(cell[name] for name in ("draws", "value", "low", "high")) for cell in found.summary("rmse")
+    ]
+    assert figures == [(2, pytest.approx(0.7), 0.5, 0.9), (1, 0.4, 0.1, 1.0)]
+    assert [row[-1] for row in found.brief()[1:]] == ["1–3", "7"]
