@@ -41,7 +41,7 @@ MEASURED = {
     "next.jsonl": ("docs/guides/next.md", "844616d"),
     "nobody.json": ("docs/guides/two-servers.md", "f4d168e"),
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
-    "public.jsonl": ("docs/guides/public.md", "589a7e0"),
+    "public.jsonl": ("docs/guides/public.md", "8d35ea6"),
     "scaling.jsonl": ("docs/guides/scaling.md", "56fa4f7"),
     "seasons.txt": ("docs/guides/seasons.md", "6e76f2c"),
 }
