@@ -106,7 +106,7 @@ def servers_run(
         )
     # refused before the folder is made
     ledger = account.open(create=known is None or known.get("session") is None)
-    book = known or Book(folder)
+    book = Book(folder) if known is None else known
     settings = Settings(
         role=role,
         nodes=_tokens(book, names),

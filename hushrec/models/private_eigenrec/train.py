@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hushrec.models.private_eigenrec.settings import PrivateEigenRec
 
 
-#: Returns better item weights and their noise, from what was released before and the released ones.
+#: Improves released item weights, given with their noise, by earlier releases; returns both again.
 Better = Callable[[Array, float], tuple[Array, float]]
 
 
